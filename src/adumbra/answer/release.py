@@ -1,0 +1,128 @@
+"""A release in the hands of its user: the table, the card, and the questions it can answer."""
+
+from __future__ import annotations
+
+import shutil
+import weakref
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from adumbra.answer.projected import Estimate, ProjectedRows
+from adumbra.core.card import Card
+from adumbra.core.errors import InputError
+from adumbra.core.release import ReleaseFolder
+from adumbra.table.read import Native, give_back
+
+__all__ = ["Release", "load"]
+
+
+class Release:
+    """A release folder with its answers.
+
+    Made by `adumbra.release` and `adumbra.load`. Everything in it may be published.
+    """
+
+    def __init__(self, folder: ReleaseFolder, native: Native = "polars", temporary: bool = False) -> None:
+        self._folder = folder
+        self._native = native
+        if temporary:  # a release that was never saved goes away with the object
+            self._cleaner = weakref.finalize(self, shutil.rmtree, folder.path.parent, True)
+
+    def __repr__(self) -> str:
+        card = self.card
+        return (
+            f"Release({card.table}: {card.rows} rows by {card.mechanism}, epsilon {card.epsilon:g}, "
+            f"delta {card.delta:g}, unit {card.unit}, relation {card.relation})"
+        )
+
+    @property
+    def card(self) -> Card:
+        """The statement that travels with the release."""
+        return self._folder.card
+
+    @property
+    def path(self) -> Path:
+        """The folder it lives in."""
+        return self._folder.path
+
+    @cached_property
+    def table(self) -> Any:
+        """The released rows, as a frame of the library the table came in (polars for files)."""
+        return give_back(self._folder.table(), self._native)
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The public arrays of the mechanism."""
+        return self._folder.arrays()
+
+    def save(self, out: str | Path) -> Path:
+        """Copy the folder to `out`, in one step; `out` must not exist."""
+        target = Path(out)
+        if target.exists():
+            raise InputError("a folder that does not exist yet", f"{target} exists", "choose another name")
+        try:
+            target.absolute().parent.mkdir(parents=True, exist_ok=True)
+            partial = target.with_name(f".{target.name}.partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            shutil.copytree(self.path, partial)
+            partial.rename(target)
+        except OSError as error:
+            raise InputError(
+                "a place to write", f"{target} ({error.strerror})", "choose another folder"
+            ) from None
+        return target
+
+    def verify(self) -> list[str]:
+        """Problems with the folder, none if it is as its card says."""
+        return self._folder.verify()
+
+    @cached_property
+    def _rows(self) -> ProjectedRows:
+        return ProjectedRows(self._folder)
+
+    def distances(self, pairs: Sequence[tuple[int, int]] | NDArray[np.int64]) -> pl.DataFrame:
+        """Squared distances of pairs of rows: i, j, squared_distance, standard_error."""
+        return self._rows.distances(pairs)
+
+    def random_pairs(self, count: int, seed: int = 0) -> NDArray[np.int64]:
+        """Pairs of different rows, drawn evenly and repeatably."""
+        return self._rows.random_pairs(count, seed)
+
+    def distance_matrix(self, *, clip: bool = True) -> NDArray[np.float64]:
+        """All squared distances at once, ready for clustering."""
+        return self._rows.distance_matrix(clip=clip)
+
+    def neighbours(self, row: int, k: int) -> pl.DataFrame:
+        """The k nearest rows by estimated distance."""
+        return self._rows.neighbours(row, k)
+
+    def mean(self, column: str) -> Estimate:
+        """Mean of a number column, share of yes of a flag."""
+        return self._rows.mean(column)
+
+    def linear(self, weights: Mapping[str, float]) -> Estimate:
+        """Mean over rows of a weighted sum of number and flag columns."""
+        return self._rows.linear(weights)
+
+    def count(self, column: str, value: str) -> Estimate:
+        """Rows with this value of a category or flag column."""
+        return self._rows.count(column, value)
+
+    def covariance(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """Covariances of number and flag columns."""
+        return self._rows.covariance(columns)
+
+    def reconstruct(self) -> Any:
+        """Least-squares rows in the schema's own columns."""
+        return give_back(self._rows.reconstruct(), self._native)
+
+
+def load(path: str | Path) -> Release:
+    """Open a release folder that somebody published."""
+    return Release(ReleaseFolder.open(path))

@@ -1,0 +1,98 @@
+"""The card as a page people can read (card.md)."""
+
+from __future__ import annotations
+
+from adumbra.core.card import Card
+
+__all__ = ["card_markdown"]
+
+_ACCOUNTS = {
+    "per-matrix": "holds for the published matrix, however it was chosen",
+    "fresh-projection": "holds on average over a matrix drawn afresh for this release",
+    "pure": "pure epsilon, delta is 0",
+}
+
+
+def card_markdown(card: Card) -> str:
+    """Markdown, promise first.
+
+    Everything printed comes from the card, so the page cannot say more than the card does.
+    """
+    mu = "" if card.mu is None else f" (mu = {card.mu:.4g})"
+    lines = [
+        f"# Release of {_plain(card.table)}",
+        "",
+        f"> **epsilon = {card.epsilon:g}, delta = {card.delta:g}**{mu}, unit **{card.unit}**, "
+        f"relation **{card.relation}**",
+        ">",
+        f"> {card.promise}",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| what it is | {card.releases} |",
+        f"| rows | {card.rows} |",
+        f"| mechanism | {card.mechanism}: {card.title} |",
+        f"| care | {card.caution} |",
+        *(f"| {name} | {_value(value)} |" for name, value in card.parameters.items()),
+    ]
+    for line, noise in card.noise.items():
+        lines += [
+            f"| noise on `{line}` | {noise.law}, standard deviation {noise.standard_deviation:.4g} in encoded units |",
+            f"| sensitivity of `{line}` | {noise.sensitivity:.4g} ({_ACCOUNTS[noise.account]}) |",
+            f"| sampler | integers on a grid of {noise.grid_step:.3g}; slack {noise.slack:.2g}, inside delta |",
+        ]
+    lines += [
+        f"| row bound | {'none: cells are bounded by their ranges' if card.row_bound is None else card.row_bound} |",
+        f"| public seed | `{card.seed.value}` ({card.seed.origin}) |",
+        f"| release | {card.release_id}, {card.created}, {card.library} |",
+        "",
+        "## What it costs in other units",
+        "",
+        f"Epsilon of this same release at delta = {card.delta:g}:",
+        "",
+        "| unit | relation | epsilon |",
+        "|---|---|---|",
+    ]
+    for key, cost in card.costs.items():
+        unit, _, relation = key.partition("/")
+        lines.append(f"| {unit} | {relation} | {'none is finite' if cost is None else f'{cost:.4g}'} |")
+    lines += [
+        "",
+        "## What an analyst may ask",
+        "",
+        ", ".join(f"`{answer}`" for answer in card.answers) + ": see `adumbra answer --help`.",
+        "",
+        "Encoded units: a number or flag that moves across its declared range, and a category that changes, each "
+        "count 1 in a squared distance.",
+        "",
+        "## How this differs from the paper",
+        "",
+        card.differs,
+        "",
+        f"Theorem: {card.theorem}.",
+        "",
+        *(f"- {reference}" for reference in card.references),
+        "",
+        "## Files",
+        "",
+        "| file | sha256 |",
+        "|---|---|",
+        *(f"| {name} | `{digest}` |" for name, digest in card.files.items()),
+        "",
+        "Check them with `adumbra verify`.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list):
+        return "; ".join(_value(item) for item in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_value(item)}" for key, item in value.items())
+    return f"{value:.4g}" if isinstance(value, float) else _plain(str(value))
+
+
+def _plain(text: str) -> str:
+    """Names come from the owner; keep them from breaking the table."""
+    return " ".join(text.split()).replace("|", "\\|")

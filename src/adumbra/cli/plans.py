@@ -1,0 +1,98 @@
+"""`adumbra plan`: a dry run, printed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from adumbra.cli.output import print_table
+from adumbra.core.space import GRID
+from adumbra.pipeline import Plan
+from adumbra.privacy.accounting import epsilon_of
+from adumbra.privacy.ledger import Ledger
+
+__all__ = ["plan_facts", "print_plan"]
+
+
+def plan_facts(plan: Plan, ledger: Ledger | None) -> dict[str, Any]:
+    """Everything a plan says, as plain values."""
+    job, promise = plan.job, plan.job.promise
+    key = str(promise.neighbours)
+    events = {line: calibration.event for line, calibration in plan.calibrations.items()}
+    spent = ledger.events(job.name) if ledger is not None else []
+    after = epsilon_of([*spent, *events.values()], promise.neighbours, promise.delta)
+    bound = job.space.row_bound
+    return {
+        "table": job.name,
+        "rows": job.setting.rows,
+        "columns": len(job.space.blocks),
+        "coordinates": job.space.width,
+        "mechanism": job.mechanism.name,
+        "releases": job.mechanism.releases,
+        "epsilon": promise.epsilon,
+        "delta": promise.delta,
+        "unit": promise.neighbours.unit.value,
+        "relation": promise.neighbours.relation.value,
+        "row_bound": None if bound is None else bound / GRID,
+        "seed": job.setting.seed.origin,
+        "lines": [
+            {
+                "line": line,
+                "share": job.mechanism.lines[line],
+                "query": f"row map {plan.queries[line].matrix.shape[0]} x {plan.queries[line].dimension}",
+                "noise": event.noise,
+                "sigma": event.sd,
+                "sensitivity": event.sensitivity[key],
+                "account": plan.calibrations[line].account,
+                "slack": event.slack,
+            }
+            for line, event in events.items()
+        ],
+        "outlook": dict(job.mechanism.outlook(job.setting, promise, events)),
+        "costs": dict(plan.costs),
+        "ledger_lines_before": len(spent),
+        "ledger_epsilon_after": after if math.isfinite(after) else None,
+    }
+
+
+def print_plan(facts: dict[str, Any]) -> None:
+    """The same for people."""
+    print_table(
+        "plan: nothing measured, nothing charged",
+        ("what", "value"),
+        [
+            ("table", f"{facts['table']}: {facts['rows']} rows, {facts['columns']} columns, "
+                      f"{facts['coordinates']} encoded coordinates"),
+            ("promise", f"epsilon {facts['epsilon']:g}, delta {facts['delta']:g}, unit {facts['unit']}, "
+                        f"relation {facts['relation']}"),
+            ("mechanism", f"{facts['mechanism']}: {facts['releases']}"),
+            ("seed", facts["seed"]),
+            ("row bound", facts["row_bound"]),
+        ],
+    )  # fmt: skip
+    print_table(
+        "\nmeasurements (sigma and sensitivity in encoded units)",
+        ("line", "share", "query", "noise", "sigma", "sensitivity", "account"),
+        [
+            tuple(line[key] for key in ("line", "share", "query", "noise", "sigma", "sensitivity", "account"))
+            for line in facts["lines"]
+        ],
+    )
+    print_table("\nwhat to expect", ("what", "value"), list(facts["outlook"].items()))
+    print_table(
+        f"\nwhat the ledger would hold, at delta = {facts['delta']:g}",
+        ("unit/relation", "epsilon of this release"),
+        [(key, "no finite epsilon" if cost is None else cost) for key, cost in facts["costs"].items()],
+    )
+    after = facts["ledger_epsilon_after"]
+    print_table(
+        "",
+        ("total after", "value"),
+        [
+            (
+                f"{facts['table']}, {facts['unit']}/{facts['relation']}",
+                f"epsilon {'no finite one' if after is None else f'{after:.4g}'} with "
+                f"{facts['ledger_lines_before']} earlier charges",
+            )
+        ],
+    )

@@ -1,0 +1,128 @@
+"""The card: what a release promises, in words and numbers. Frozen, and the same after a JSON round trip."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from adumbra.core.guarantee import Neighbours, Relation, Unit
+
+__all__ = ["Card", "CardNoise", "CardSeed", "sentence"]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class CardNoise(_Frozen):
+    """The noise on every number of one measurement, in encoded units."""
+
+    law: str
+    scale: float
+    standard_deviation: float
+    grid_step: float
+    steps: float
+    sensitivity: float
+    account: str
+    slack: float
+
+
+class CardSeed(_Frozen):
+    """The public seed and where it came from."""
+
+    value: str
+    origin: str
+
+
+class Card(_Frozen):
+    """Everything an analyst or an auditor needs to read a release; all of it public."""
+
+    format: str = "adumbra-card/1"
+    release_id: str
+    created: str
+    library: str
+    table: str
+    rows: int
+    mechanism: str
+    title: str
+    releases: str
+    caution: str
+    promise: str
+    unit: str
+    relation: str
+    epsilon: float
+    delta: float
+    mu: float | None
+    costs: dict[str, float | None]
+    """Epsilon of this release at the same delta for every unit and relation; None where there is no finite one."""
+    parameters: dict[str, Any]
+    noise: dict[str, CardNoise]
+    """For each budget line, the noise on its numbers."""
+    row_bound: float | None
+    seed: CardSeed
+    answers: tuple[str, ...]
+    theorem: str
+    differs: str
+    references: tuple[str, ...]
+    bibtex: tuple[str, ...]
+    table_schema: dict[str, Any]
+    files: dict[str, str]
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """Unit and relation as one value."""
+        return Neighbours(Unit(self.unit), Relation(self.relation))
+
+
+_WHO = {
+    Unit.ROW: "one person's whole row",
+    Unit.CELL: "a single value of one person (one cell of the table)",
+}
+_CHANGE = {
+    Relation.REPLACE: "was replaced by any other that the schema allows",
+    Relation.ZERO_OUT: "was emptied",
+    Relation.ADD_REMOVE: "was added or left out",
+}
+
+
+def sentence(
+    epsilon: float, delta: float, neighbours: Neighbours, account: str, row_epsilon: float | None
+) -> str:
+    """What an attacker who knows everything else can and cannot learn, in plain words.
+
+    >>> n = Neighbours(Unit.ROW, Relation.REPLACE)
+    >>> sentence(1.0, 1e-6, n, "per-matrix", None)[:72]
+    "Someone who knows every other row of the table cannot tell whether one p"
+    """
+    factor = math.exp(epsilon)
+    odds = f"{factor:.2f}" if factor < 100 else f"{factor:.3g}"
+    guess = factor / (1 + factor)
+    knows = (
+        "every other row of the table"
+        if neighbours.unit is Unit.ROW
+        else "every other cell, the same person's too,"
+    )
+    text = (
+        f"Someone who knows {knows} cannot tell whether {_WHO[neighbours.unit]} {_CHANGE[neighbours.relation]}: the "
+        f"release changes their odds about it by a factor of at most e^epsilon = {odds} (a 50:50 guess becomes at "
+        f"most {guess:.0%} right)"
+    )
+    if delta > 0:
+        text += f", except with probability {delta:g}"
+    text += ". "
+    if neighbours.relation is not Relation.ADD_REMOVE:
+        text += "They do learn the number of rows, the schema and everything on this card. "
+    if neighbours.unit is Unit.CELL:
+        whole = "no finite epsilon" if row_epsilon is None else f"epsilon {row_epsilon:.3g}"
+        text += f"A person's whole row is protected far less by this release: {whole} at the same delta. "
+    if account == "fresh-projection":
+        text += (
+            "This holds for neighbours fixed before the projection was drawn; the projection came from the operating "
+            "system for this release and must not be used again. "
+        )
+    return text + (
+        "What follows about people from the population as a whole (that the table shows smokers fall ill) is not "
+        "hidden, nor is it meant to be."
+    )

@@ -1,0 +1,87 @@
+"""What was done to the private rows, recorded so that its cost can be derived for any delta.
+
+An event says what happened in the mechanism's own numbers; `privacy.accounting` says what it costs. The
+meanings below never change once a ledger holds them, and an unknown kind of noise is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from adumbra.core.guarantee import Neighbours
+
+__all__ = ["Event", "FreshProjection"]
+
+
+@dataclass(frozen=True)
+class FreshProjection:
+    """Why a Gaussian event may cost less than its worst-case matrix says.
+
+    The public matrix had iid N(0, 1/dimension) entries drawn from operating-system entropy after the table
+    was fixed and never used before. For a fixed pair of tables whose differing row moves by at most
+    `distance` (L2), the projected change is at most `distance * sqrt(chi2_dimension / dimension) + rounding`,
+    where `rounding` covers the matrix having been rounded to its grid.
+    """
+
+    dimension: int
+    distance: float
+    rounding: float
+
+
+@dataclass(frozen=True)
+class Event:
+    """One noisy answer.
+
+    * `noise`: "gaussian" (iid N(0, scale^2) on every number of the answer, rounded to a grid) or "laplace"
+      (iid two-sided geometric of that scale).
+    * `scale`: standard deviation or Laplace scale, in the units of the answer.
+    * `sensitivity`: for each pair of neighbours ("row/replace", ...), the largest change of the answer: L2 for
+      gaussian, L1 for laplace. A pair of neighbours that is absent has no finite bound: its cost is infinite.
+    * `fresh`: neighbours for which the tighter fresh-projection account holds too.
+    * `slack`: total-variation distance between the noise drawn and the noise named, summed over all draws.
+    """
+
+    noise: Literal["gaussian", "laplace"]
+    scale: float
+    sensitivity: dict[str, float]
+    fresh: dict[str, FreshProjection] = field(default_factory=dict)
+    slack: float = 0.0
+
+    def bound(self, neighbours: Neighbours) -> float | None:
+        """Sensitivity for these neighbours, or None where it is unbounded."""
+        return self.sensitivity.get(str(neighbours))
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of the noise on each number."""
+        return self.scale if self.noise == "gaussian" else self.scale * math.sqrt(2.0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, in a fixed order, for the ledger's hash chain and the card."""
+        out: dict[str, Any] = {
+            "noise": self.noise,
+            "scale": self.scale,
+            "sensitivity": dict(sorted(self.sensitivity.items())),
+        }
+        if self.fresh:
+            out["fresh"] = {
+                key: {"dimension": f.dimension, "distance": f.distance, "rounding": f.rounding}
+                for key, f in sorted(self.fresh.items())
+            }
+        out["slack"] = self.slack
+        return out
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Event:
+        """Read back `to_json`; an unknown kind of noise is refused rather than guessed."""
+        if data["noise"] not in ("gaussian", "laplace"):
+            raise ValueError(f"unknown noise {data['noise']!r}")
+        return Event(
+            noise=data["noise"],
+            scale=float(data["scale"]),
+            sensitivity={k: float(v) for k, v in data["sensitivity"].items()},
+            fresh={k: FreshProjection(**v) for k, v in data.get("fresh", {}).items()},
+            slack=float(data["slack"]),
+        )

@@ -1,0 +1,108 @@
+"""What is protected (unit), against which neighbour (relation), and how much of it may be spent (budget)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from adumbra.core.errors import InputError
+from adumbra.core.validation import between, positive
+
+__all__ = ["DEFAULT_DELTA", "Budget", "Neighbours", "Promise", "Relation", "Unit"]
+
+DEFAULT_DELTA = 1e-6
+
+
+class Unit(StrEnum):
+    """Whose change must not be noticed: a whole row (one person) or a single cell (one value of one person)."""
+
+    ROW = "row"
+    CELL = "cell"
+
+
+class Relation(StrEnum):
+    """How two neighbouring tables differ in that unit."""
+
+    REPLACE = "replace"
+    ZERO_OUT = "zero-out"
+    ADD_REMOVE = "add-remove"
+
+
+@dataclass(frozen=True, order=True)
+class Neighbours:
+    """A unit and a relation: the pair of words without which no epsilon has a meaning.
+
+    >>> str(Neighbours(Unit.ROW, Relation.REPLACE))
+    'row/replace'
+    >>> Neighbours.parse("cell/zero-out").unit
+    <Unit.CELL: 'cell'>
+    """
+
+    unit: Unit
+    relation: Relation
+
+    def __post_init__(self) -> None:
+        if self.unit is Unit.CELL and self.relation is Relation.ADD_REMOVE:
+            raise InputError(
+                "a relation that makes sense for one cell (replace or zero-out)",
+                "unit cell with relation add-remove",
+                "a cell cannot be added or removed; use --relation replace or --unit row",
+            )
+
+    def __str__(self) -> str:
+        return f"{self.unit.value}/{self.relation.value}"
+
+    @staticmethod
+    def parse(text: str) -> Neighbours:
+        """Read back what `str` wrote."""
+        unit, _, relation = text.partition("/")
+        return Neighbours(Unit(unit), Relation(relation))
+
+    @staticmethod
+    def every() -> tuple[Neighbours, ...]:
+        """Every meaningful combination, strongest promise first."""
+        return tuple(
+            Neighbours(unit, relation)
+            for unit in Unit
+            for relation in (Relation.REPLACE, Relation.ZERO_OUT, Relation.ADD_REMOVE)
+            if not (unit is Unit.CELL and relation is Relation.ADD_REMOVE)
+        )
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What one release may spend.
+
+    `unit` and `relation` left at None are taken from the schema (`[table] unit = ...`), then from the
+    defaults `row` and `replace`. `delta = 0` asks for pure epsilon (Laplace noise).
+
+    >>> Budget(epsilon=1.0).delta
+    1e-06
+    """
+
+    epsilon: float
+    delta: float = DEFAULT_DELTA
+    unit: Unit | None = None
+    relation: Relation | None = None
+
+    def __post_init__(self) -> None:
+        positive("give a positive finite epsilon, for example 1.0", epsilon=self.epsilon)
+        between(
+            0.0,
+            1.0,
+            "give a delta well below 1/rows, for example 1e-6, or 0 for pure epsilon",
+            delta=self.delta,
+        )
+        if self.unit is not None:
+            object.__setattr__(self, "unit", Unit(self.unit))
+        if self.relation is not None:
+            object.__setattr__(self, "relation", Relation(self.relation))
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A budget with nothing left open: the sentence the card will state."""
+
+    epsilon: float
+    delta: float
+    neighbours: Neighbours

@@ -1,0 +1,69 @@
+"""The questions that may be asked of private rows.
+
+A query is public data: it says which numbers are wanted, never what they are. `privacy.sensitivity` knows how far
+one person can move each kind of query, `privacy.meter` asks it and adds the noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adumbra.core.randomness import PublicSeed
+from adumbra.core.space import GRID, Space
+
+__all__ = ["EXACT", "GaussianRecipe", "RowMap"]
+
+EXACT = 2.0**53
+"""Integers below this are exact in float64, and so is every sum of them that stays below it."""
+
+
+@dataclass(frozen=True)
+class GaussianRecipe:
+    """How a matrix of iid N(0, 1/dimension) entries was drawn, so that the meter can draw it again and compare.
+
+    Only a matrix whose recipe holds, from a seed that is fresh, is accounted as a fresh projection.
+    """
+
+    seed: PublicSeed
+    dimension: int
+
+
+@dataclass(frozen=True, eq=False)
+class RowMap:
+    """One vector per row: `x -> x M`, for a public integer matrix M of shape (coordinates, dimension).
+
+    `step` is what one unit of M stands for, so the real matrix is `M * step` and the answer, in encoded units,
+    is `(x M) * step / GRID` with x in grid steps. It answers row by row, so it publishes the number of rows.
+    """
+
+    matrix: NDArray[np.int64]
+    step: float
+    recipe: GaussianRecipe | None = None
+
+    @property
+    def dimension(self) -> int:
+        """Numbers per row."""
+        return int(self.matrix.shape[1])
+
+    @property
+    def answer_step(self) -> float:
+        """Value of one integer step of the answer, in encoded units."""
+        return self.step / GRID
+
+    def largest_sum(self, space: Space) -> float:
+        """Bound on every partial sum of the product: the sum over columns of the largest cell times |M|.
+
+        A category has one non-zero coordinate, so its block contributes its largest entry, not their total.
+        """
+        total = np.zeros(self.dimension)
+        magnitude = np.abs(self.matrix)
+        for block in space.blocks:
+            total += block.reach * magnitude[block.start : block.stop].max(axis=0)
+        return float(total.max(initial=0.0))
+
+    def answer(self, batch: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Exact integers, as float64: valid while `largest_sum` stays below `EXACT` (the meter checks)."""
+        return batch @ self.matrix.astype(np.float64)

@@ -1,0 +1,86 @@
+"""The public shape of encoded rows: which columns occupy which coordinates, and how far each can move.
+
+Encoded rows are integers: coordinate values count steps of `1 / GRID`. One step of the grid is about 1.5e-5
+of a column's declared range. With integers every sum below 2^53 is exact in any order, so the noise meets
+exactly the number whose sensitivity was proved (docs/proofs/grid.md).
+
+| kind | coordinates | values, in grid steps |
+|---|---|---|
+| number | 1 | -GRID/2 (declared low) .. GRID/2 (declared high) |
+| flag | 1 | -GRID/2 (no) or GRID/2 (yes) |
+| category | one per declared value | CATEGORY_STEPS at the cell's value, 0 elsewhere |
+
+An empty cell (missing, unknown, with no declared fallback) is 0 in all its coordinates. So in encoded units a
+number or flag that moves across its whole range, and a category that changes, each move by a squared
+distance of 1 (the category by a hair less: CATEGORY_STEPS is rounded towards zero).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["CATEGORY_STEPS", "GRID", "HALF", "Block", "Kind", "Space"]
+
+GRID = 2**16
+HALF = GRID // 2
+CATEGORY_STEPS = math.isqrt(GRID * GRID // 2)  # floor(GRID / sqrt(2)) = 46340
+
+Kind = Literal["number", "flag", "category"]
+
+
+@dataclass(frozen=True)
+class Block:
+    """The coordinates `start .. start + width - 1` that one column of the table occupies."""
+
+    column: str
+    kind: Kind
+    start: int
+    width: int
+
+    @property
+    def stop(self) -> int:
+        """One past the last coordinate."""
+        return self.start + self.width
+
+    @property
+    def reach(self) -> int:
+        """Largest L2 norm of the cell, in grid steps (the empty cell has norm 0)."""
+        return CATEGORY_STEPS if self.kind == "category" else HALF
+
+    @property
+    def span_squared(self) -> int:
+        """Largest squared L2 distance between two values of the cell, in grid steps, the empty cell included."""
+        if self.kind != "category":
+            return GRID * GRID
+        return (2 if self.width > 1 else 1) * CATEGORY_STEPS * CATEGORY_STEPS
+
+
+@dataclass(frozen=True)
+class Space:
+    """All blocks in order, and the bound that every row has been clipped to.
+
+    `row_bound` (grid steps) is None when rows are bounded only by their cells' ranges. Clipping a row couples
+    its cells, so a space with a row bound refuses the cell unit.
+    """
+
+    blocks: tuple[Block, ...]
+    row_bound: int | None = None
+
+    @property
+    def width(self) -> int:
+        """Number of coordinates."""
+        return self.blocks[-1].stop if self.blocks else 0
+
+    @property
+    def reach(self) -> float:
+        """Upper bound on the L2 norm of a row, in grid steps."""
+        cells = math.sqrt(sum(b.reach**2 for b in self.blocks)) * (1 + 1e-12)
+        return cells if self.row_bound is None else min(cells, float(self.row_bound))
+
+    @property
+    def span(self) -> float:
+        """Upper bound on the L2 distance between two rows, in grid steps."""
+        cells = math.sqrt(sum(b.span_squared for b in self.blocks)) * (1 + 1e-12)
+        return cells if self.row_bound is None else min(cells, 2.0 * self.row_bound)

@@ -1,0 +1,53 @@
+"""Argument checks, each naming the value it refuses.
+
+Keyword form, so that the message carries the caller's own name: `positive(epsilon=epsilon)`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from adumbra.core.errors import InputError
+
+__all__ = ["at_least", "between", "one_of", "positive"]
+
+
+def _only(named: dict[str, float]) -> tuple[str, float]:
+    ((name, value),) = named.items()
+    return name, value
+
+
+def positive(remedy: str = "give a positive finite number", /, **named: float) -> float:
+    """Return the value if it is finite and above zero.
+
+    >>> positive(epsilon=0.5)
+    0.5
+    """
+    name, value = _only(named)
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(f"{name} > 0 and finite", f"{name} = {value}", remedy)
+    return value
+
+
+def between(low: float, high: float, remedy: str, /, **named: float) -> float:
+    """Return the value if `low <= value < high`."""
+    name, value = _only(named)
+    if not (math.isfinite(value) and low <= value < high):
+        raise InputError(f"{low:g} <= {name} < {high:g}", f"{name} = {value}", remedy)
+    return value
+
+
+def at_least(low: int, remedy: str, /, **named: int) -> int:
+    """Return the value if it is an integer of at least `low`."""
+    name, value = _only(named)
+    if int(value) != value or value < low:
+        raise InputError(f"a whole number {name} >= {low}", f"{name} = {value}", remedy)
+    return int(value)
+
+
+def one_of(options: tuple[str, ...], /, **named: str) -> str:
+    """Return the value if it is among the options."""
+    ((name, value),) = named.items()
+    if value not in options:
+        raise InputError(f"{name} one of {', '.join(options)}", f"{name} = {value!r}", "pick one of them")
+    return value

@@ -1,0 +1,1 @@
+"""Plain numerics that know nothing of privacy."""

@@ -1,0 +1,90 @@
+"""The catalogue: every mechanism found in this folder, not listed anywhere.
+
+A new file with a frozen dataclass that carries a `name` and a `run` is in the catalogue, in the command line's help,
+in the docs and under the contract tests (tests/test_contract.py) before its author writes a test.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+import typing
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+import adumbra.mechanisms
+from adumbra.core.errors import InputError
+from adumbra.core.mechanism import Mechanism
+
+__all__ = ["DEFAULT", "build", "catalogue", "options"]
+
+DEFAULT = "dppro"
+
+
+@cache
+def catalogue() -> Mapping[str, type[Mechanism]]:
+    """Name to class, sorted."""
+    found: dict[str, type[Mechanism]] = {}
+    for module in pkgutil.iter_modules(adumbra.mechanisms.__path__, "adumbra.mechanisms."):
+        for value in vars(importlib.import_module(module.name)).values():
+            if isinstance(value, type) and dataclasses.is_dataclass(value) and hasattr(value, "run"):
+                found[value.name] = value  # type: ignore[attr-defined] # the contract suite checks the protocol
+    return dict(sorted(found.items()))
+
+
+def options(name: str) -> dict[str, dataclasses.Field[Any]]:
+    """The public parameters of a mechanism, by name."""
+    return {f.name: f for f in dataclasses.fields(_named(name))}  # type: ignore[arg-type] # all are dataclasses
+
+
+def build(name: str, parameters: Mapping[str, Any]) -> Mechanism:
+    """Make a mechanism from text parameters, as typed on the command line.
+
+    >>> build("dppro", {"dimension": "16"}).dimension
+    16
+    """
+    cls = _named(name)
+    hints = typing.get_type_hints(cls)
+    known = options(name)
+    parsed = {}
+    for key, raw in parameters.items():
+        field = key.replace("-", "_")
+        if field not in known:
+            near = get_close_matches(field, known, n=1)
+            raise InputError(
+                f"an option of {name}: {', '.join('--' + k.replace('_', '-') for k in known)}",
+                f"--{key}",
+                f"did you mean --{near[0]}?" if near else "see adumbra mechanisms",
+            )
+        value: Any = raw
+        if isinstance(raw, str) and "tuple" in str(hints[field]):
+            value = tuple(part for part in raw.split(",") if part.strip())
+        try:
+            parsed[field] = TypeAdapter(hints[field]).validate_python(value)
+        except ValidationError as error:
+            raise InputError(
+                f"--{key} of type {_plain(hints[field])}", f"{raw!r}", error.errors()[0]["msg"].lower()
+            ) from None
+    return cls(**parsed)
+
+
+def _named(name: str) -> type[Mechanism]:
+    found = catalogue()
+    if name not in found:
+        near = get_close_matches(name, found, n=1)
+        raise InputError(
+            f"a mechanism of the catalogue ({', '.join(found)})",
+            f"{name!r}",
+            f"did you mean {near[0]}?" if near else "see adumbra mechanisms",
+        )
+    return found[name]
+
+
+def _plain(hint: Any) -> str:
+    text = getattr(hint, "__name__", None) if isinstance(hint, type) else None
+    return text or str(hint).replace("typing.", "").replace(" | None", "")

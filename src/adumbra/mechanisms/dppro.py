@@ -1,0 +1,251 @@
+"""DPPro: one noisy projected row per person, from which squared distances can be estimated without bias.
+
+What it releases: for every row of the table, in order, k numbers `x R + noise`, and the public matrix R.
+Whom it suits: analysts who cluster, look for neighbours or compare groups by distance, and tables too wide for
+anything that models columns jointly. What it must not be confused with: a synthetic table. The released columns are
+mixtures of the table's columns, and since each released row is one person's own noisy row, no amount of rows helps an
+individual answer: at epsilon 1 a single pair's distance is mostly noise, while averages over many pairs are not.
+
+The theorem: for a fixed matrix the release is a Gaussian mechanism whose sensitivity is the largest change of one
+row's projection; the scale follows from the exact Gaussian curve (Balle and Wang 2018), not from the paper's tail
+bound. Unit rows make that sensitivity 1 for every matrix in the cell unit. In the row unit a fresh Gaussian matrix
+is accounted by its exact chi-square mixture. Proof pages: docs/proofs/row-map.md, docs/proofs/fresh-projection.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from adumbra.core.errors import InputError
+from adumbra.core.events import Event
+from adumbra.core.guarantee import Promise, Unit
+from adumbra.core.mechanism import Door, Draft, Reference, Setting
+from adumbra.core.query import EXACT, GaussianRecipe, RowMap
+from adumbra.core.space import Space
+from adumbra.core.validation import at_least, one_of, positive
+from adumbra.linalg.distances import distance_variance, projection_factor
+from adumbra.linalg.projections import ROUNDING, ProjectionKind, draw
+from adumbra.privacy import calibrate
+
+__all__ = ["DPPro"]
+
+_CANDIDATES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 192, 256)
+_LINE = "rows"
+
+
+@dataclass(frozen=True)
+class DPPro:
+    """Parameters, all public.
+
+    * `dimension`: numbers per released row (k). Left out, it is chosen for `expected`.
+    * `expected`: a squared distance you expect between rows, from public knowledge, in encoded units (a column
+      that moves across its whole range counts 1). Left out: that of two rows drawn evenly from the declared ranges.
+    * `bands`: several expected squared distances; each gets its own projection of the dimension that suits it
+      and they share the budget.
+    * `projection`: unit-row, gaussian, signs, sparse-signs, orthogonal; or auto: unit-row for the cell unit,
+      gaussian for the row unit when the seed is fresh, orthogonal when the seed was given.
+    """
+
+    dimension: int | None = None
+    expected: float | None = None
+    bands: tuple[float, ...] = ()
+    projection: str = "auto"
+
+    name: ClassVar[str] = "dppro"
+    title: ClassVar[str] = "DPPro: random projection with noise, for distances"
+    releases: ClassVar[str] = (
+        "one noisy projected row per person, row-aligned, and the public projection matrix"
+    )
+    suits: ClassVar[str] = (
+        "distances, neighbours and clustering of wide tables; averages over many rows or pairs"
+    )
+    caution: ClassVar[str] = (
+        "not a synthetic table: columns are mixtures; one pair's distance is mostly noise at small epsilon"
+    )
+    theorem: ClassVar[str] = (
+        "Gaussian mechanism per matrix (Balle and Wang 2018, Theorem 8); chi-square mixture"
+    )
+    differs: ClassVar[str] = (
+        "The paper protects one binary attribute and states a tail bound for sigma. Here a category change counts as "
+        "the two coordinates it moves, ranges are declared, sigma comes from the exact Gaussian curve, rows of the "
+        "matrix have unit length, everything is on an integer grid, and whole rows can be the unit."
+    )
+    units: ClassVar[tuple[str, ...]] = ("row", "cell")
+    relations: ClassVar[tuple[str, ...]] = ("replace", "zero-out")
+    answers: ClassVar[tuple[str, ...]] = ("distance", "neighbours", "count", "moment", "mean", "reconstruct")
+    cites: ClassVar[tuple[Reference, ...]] = (
+        Reference(
+            "Xu, Ren, Zhang, Qin, Ren (2017), DPPro, IEEE TIFS 12(12), Algorithms 1 and 2, Theorems 2 and 3",
+            "@article{xu2017dppro, title={{DPPro}: Differentially Private High-Dimensional Data Release via Random "
+            "Projection}, author={Xu, Chugui and Ren, Ju and Zhang, Yaoxue and Qin, Zhan and Ren, Kui}, "
+            "journal={IEEE Transactions on Information Forensics and Security}, volume={12}, number={12}, "
+            "year={2017}, doi={10.1109/TIFS.2017.2737966}}",
+        ),
+        Reference(
+            "Balle, Wang (2018), Improving the Gaussian Mechanism for Differential Privacy, ICML, Theorem 8",
+            "@inproceedings{balle2018improving, title={Improving the {Gaussian} Mechanism for Differential Privacy}, "
+            "author={Balle, Borja and Wang, Yu-Xiang}, booktitle={ICML}, year={2018}}",
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        one_of(("auto", *(k.value for k in ProjectionKind)), projection=self.projection)
+        if self.dimension is not None:
+            at_least(1, "give at least one dimension", dimension=self.dimension)
+        for squared in (*self.bands, *(() if self.expected is None else (self.expected,))):
+            positive("give a positive squared distance from public knowledge", expected=squared)
+        if self.bands and (self.dimension is not None or self.expected is not None):
+            raise InputError(
+                "either bands, or dimension, or expected",
+                "bands together with another",
+                "leave one of them out",
+            )
+
+    @property
+    def lines(self) -> Mapping[str, float]:
+        """The whole budget goes to the projected rows; bands are stacked in the same measurement."""
+        return {_LINE: 1.0}
+
+    def queries(self, setting: Setting) -> Mapping[str, RowMap]:
+        """One stacked row map."""
+        return {_LINE: self._resolve(setting).query}
+
+    def outlook(
+        self, setting: Setting, promise: Promise, noise: Mapping[str, Event]
+    ) -> list[tuple[str, str]]:
+        """Sigma beside the paper's values, and the error of one squared distance."""
+        resolved = self._resolve(setting)
+        event, space = noise[_LINE], setting.space
+        out: list[tuple[str, str]] = []
+        if promise.delta > 0:
+            # The paper's unit is one column that moves by at most 1, so theta_2 is the longest row of the matrix.
+            theta = float(np.linalg.norm(resolved.query.matrix, axis=1).max()) * resolved.query.step
+            paper = calibrate.paper_sigma(promise.epsilon, promise.delta, theta)
+            text = f"{paper:.4g} for the longest row {theta:.4g} (ours is {event.scale / paper:.2f} of it)"
+            if promise.neighbours.unit is Unit.ROW:
+                text += "; the paper protects one attribute only, here whole rows are protected"
+            out.append(("paper's Theorem 2 sigma", text))
+            lemma = calibrate.paper_lemma4_sigma(promise.epsilon, promise.delta)
+            holds = calibrate.paper_lemma4_applies(
+                promise.epsilon, promise.delta, space.width, resolved.query.dimension
+            )
+            out.append(
+                ("paper's Lemma 4 sigma", f"{lemma:.4g}" + ("" if holds else " (its conditions do not hold)"))
+            )
+        kind = ProjectionKind(resolved.parameters["projection"])
+        for band in resolved.parameters["bands"]:
+            k, squared = band["dimension"], band["expected"]
+            variance = distance_variance(
+                squared,
+                factor=projection_factor(kind, k, space.width, len(space.blocks)),
+                dimension=k,
+                noise_variance=event.sd**2 / band["share"],
+                law=event.noise,
+            )
+            out.append(
+                (
+                    f"error of one squared distance (k = {k})",
+                    f"standard deviation {math.sqrt(float(variance)):.4g} where the distance is {squared:.4g}",
+                )
+            )
+        return out
+
+    def run(self, door: Door, setting: Setting) -> Draft:
+        """Measure the projected rows and publish them with the matrix."""
+        resolved = self._resolve(setting)
+        noisy = door.measure(_LINE, resolved.query)
+        total = resolved.query.dimension
+        return Draft(
+            columns=tuple(f"p{i + 1}" for i in range(total)),
+            batches=noisy.batches,
+            arrays={
+                "matrix": resolved.query.matrix,
+                "step": np.float64(resolved.query.step),
+            },
+            parameters=resolved.parameters,
+        )
+
+    def _resolve(self, setting: Setting) -> _Resolved:
+        kind = self._kind(setting)
+        space = setting.space
+        wanted = self.bands or (self.expected or _even_distance(space),)
+        if self.dimension is not None:
+            dimensions = [self.dimension]
+        else:
+            dimensions = [_suited(kind, setting, squared) for squared in wanted]
+        query, shares = _stack(kind, setting, dimensions)
+        bands: list[dict[str, Any]] = [
+            {"dimension": k, "share": share, "expected": squared}
+            for k, share, squared in zip(dimensions, shares, wanted, strict=True)
+        ]
+        return _Resolved(query, {"projection": kind.value, "dimension": query.dimension, "bands": bands})
+
+    def _kind(self, setting: Setting) -> ProjectionKind:
+        if self.projection != "auto":
+            return ProjectionKind(self.projection)
+        if setting.neighbours.unit is Unit.CELL:
+            return ProjectionKind.UNIT_ROW
+        # Per matrix a row costs |R|: sqrt(d/k) for orthogonal columns, 1 + sqrt(d/k) for Gaussian entries.
+        return ProjectionKind.GAUSSIAN if setting.seed.is_fresh else ProjectionKind.ORTHOGONAL
+
+
+@dataclass(frozen=True, eq=False)
+class _Resolved:
+    query: RowMap
+    parameters: dict[str, Any]
+
+
+def _even_distance(space: Space) -> float:
+    """Expected squared distance of two rows drawn evenly from the declared ranges: 1/6 a number, 1/2 a flag."""
+    parts = {"number": 1 / 6, "flag": 1 / 2}
+    return max(sum(parts.get(b.kind, 1.0 - 1.0 / b.width) for b in space.blocks), 1 / 6)
+
+
+def _stack(kind: ProjectionKind, setting: Setting, dimensions: list[int]) -> tuple[RowMap, list[float]]:
+    """Projections side by side in one matrix, each scaled by the root of its share of the budget."""
+    total = sum(dimensions)
+    space, seed = setting.space, setting.seed
+    if kind is ProjectionKind.GAUSSIAN:
+        # Shares in proportion to the dimensions make the stack one iid matrix of entries N(0, 1/total).
+        whole = draw(kind, seed.value, space, total)
+        query = RowMap(whole.matrix, whole.step, GaussianRecipe(seed, total))
+        shares = [k / total for k in dimensions]
+    elif len(dimensions) == 1:
+        whole = draw(kind, seed.value, space, total)
+        query, shares = RowMap(whole.matrix, whole.step), [1.0]
+    else:
+        shares = [1.0 / len(dimensions)] * len(dimensions)
+        parts = []
+        for index, (k, share) in enumerate(zip(dimensions, shares, strict=True)):
+            key = hashlib.sha256(seed.value + f"/band {index}".encode()).digest()
+            part = draw(kind, key, space, k)
+            parts.append(np.rint(part.matrix * (part.step * math.sqrt(share) / ROUNDING)).astype(np.int64))
+        query = RowMap(np.hstack(parts), ROUNDING)
+    if query.largest_sum(space) >= EXACT:
+        raise InputError(
+            "a table whose projections stay exact in 53 bits",
+            f"{space.width} coordinates",
+            "drop some columns",
+        )
+    return query, shares
+
+
+def _suited(kind: ProjectionKind, setting: Setting, squared: float) -> int:
+    """Candidate dimension of least predicted variance at this squared distance, with the noise it would get."""
+    space = setting.space
+
+    def variance(k: int) -> float:
+        query, _ = _stack(kind, setting, [k])
+        factor = projection_factor(kind, k, space.width, len(space.blocks))
+        sd = setting.preview(_LINE, query)
+        return float(
+            distance_variance(squared, factor=factor, dimension=k, noise_variance=sd**2, law="gaussian")
+        )
+
+    return min((k for k in _CANDIDATES if k <= max(space.width, 1)), key=variance)

@@ -1,0 +1,221 @@
+"""The one file that joins the parts: read, encode, bound, measure, publish.
+
+Reading it is enough to check the order that the promise rests on:
+
+1. everything that can be refused is refused (arguments, schema, columns, a full parse of the table, the place to write);
+2. the noise is calibrated from public facts;
+3. the meter charges the ledger, durably;
+4. rows are read again, answered exactly and noised, batch by batch, into a temporary folder;
+5. the card is written, and the folder is renamed into place in one step.
+
+A crash before 3 costs nothing; after 3 the charge stays; before 5 no release folder exists.
+"""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
+
+from adumbra.core.checkpoint import checkpoint
+from adumbra.core.errors import InputError
+from adumbra.core.events import Event
+from adumbra.core.guarantee import Budget, Neighbours, Promise, Relation, Unit
+from adumbra.core.mechanism import Mechanism, Setting
+from adumbra.core.query import RowMap
+from adumbra.core.randomness import PublicSeed
+from adumbra.core.release import ReleaseFolder
+from adumbra.core.rows import PrivateRows
+from adumbra.core.schema import Schema
+from adumbra.core.space import Space
+from adumbra.core.validation import positive
+from adumbra.privacy.ledger import Ledger
+from adumbra.privacy.meter import Calibration, Meter, calibrated
+from adumbra.publish import Facts, costs_of, publish
+from adumbra.table.bound import clip_rows
+from adumbra.table.encode import Repairs, check_columns, encode
+from adumbra.table.read import Table
+
+__all__ = ["Job", "OwnerNotes", "Plan", "plan", "prepare", "release"]
+
+Progress = Callable[[str, int, int], None]
+"""`progress(step, done, total)`, called between batches."""
+
+
+def _silent(step: str, done: int, total: int) -> None:
+    """Say nothing."""
+
+
+@dataclass
+class OwnerNotes:
+    """What the owner may want to know about the table. Private: never part of a release."""
+
+    repairs: dict[str, Repairs] = field(default_factory=dict)
+    clipped_rows: int = 0
+
+    def add(self, repairs: Mapping[str, Repairs]) -> None:
+        """Count one batch."""
+        for column, found in repairs.items():
+            self.repairs[column] = self.repairs[column] + found if column in self.repairs else found
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A release that has passed every check and measured nothing."""
+
+    table: Table
+    schema: Schema
+    mechanism: Mechanism
+    promise: Promise
+    setting: Setting
+    name: str
+
+    @property
+    def space(self) -> Space:
+        """The encoded rows' public shape."""
+        return self.setting.space
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a release would do, from shape and schema alone."""
+
+    job: Job
+    queries: Mapping[str, RowMap]
+    calibrations: Mapping[str, Calibration]
+    costs: Mapping[str, float | None]
+
+
+def prepare(
+    table: Table,
+    schema: Schema,
+    mechanism: Mechanism,
+    budget: Budget,
+    *,
+    seed: PublicSeed | None = None,
+    row_bound: float | None = None,
+    name: str | None = None,
+    progress: Progress = _silent,
+) -> Job:
+    """Check everything that can be checked before a charge; reads the table's shape, uses none of its values."""
+    neighbours = Neighbours(budget.unit or schema.table.unit or Unit.ROW, budget.relation or Relation.REPLACE)
+    promise = Promise(budget.epsilon, budget.delta, neighbours)
+    _supported(mechanism, neighbours)
+    if row_bound is not None:
+        positive("give a positive row bound in encoded units, for example 1.0", row_bound=row_bound)
+    check_columns(schema, table.columns, table.types)
+    progress("checking the table", 0, 0)
+    rows = table.count()
+    if schema.table.rows is not None and schema.table.rows != rows:
+        raise InputError(
+            f"{schema.table.rows} rows, as the schema declares",
+            f"{rows} rows",
+            "correct [table] rows in the schema, or leave it out",
+        )
+    space = schema.space(row_bound)
+    seed = seed or PublicSeed.fresh()
+
+    def preview(line: str, query: RowMap) -> float:
+        share = mechanism.lines[line]
+        return calibrated(query, space, promise, share=share, rows=rows, fresh=seed.is_fresh).event.sd
+
+    setting = Setting(space, rows, neighbours, seed, preview)
+    return Job(table, schema, mechanism, promise, setting, name or schema.table.name or table.name)
+
+
+def plan(job: Job) -> Plan:
+    """What would be measured, with which noise, at which cost."""
+    queries = job.mechanism.queries(job.setting)
+    fresh = job.setting.seed.is_fresh
+    calibrations = {
+        line: calibrated(
+            query, job.space, job.promise, share=job.mechanism.lines[line], rows=job.setting.rows, fresh=fresh
+        )
+        for line, query in queries.items()
+    }
+    return Plan(
+        job, queries, calibrations, costs_of([c.event for c in calibrations.values()], job.promise.delta)
+    )
+
+
+def release(
+    job: Job,
+    out: Path | None,
+    *,
+    ledger: Ledger | None = None,
+    csv: bool = False,
+    signing_key: Ed25519PrivateKey | None = None,
+    progress: Progress = _silent,
+) -> tuple[ReleaseFolder, OwnerNotes]:
+    """Charge, measure and publish. `out` None keeps the folder in a temporary place (the caller's to remove)."""
+    planned = plan(job)  # every refusal that needs the calibration happens here, before anything is written
+    target = Path(tempfile.mkdtemp(prefix="adumbra-")) / "release" if out is None else Path(out)
+    release_id = secrets.token_hex(8)
+    notes = OwnerNotes()
+
+    def till(line: str, event: Event) -> None:
+        if ledger is not None:
+            ledger.charge(
+                table=job.name,
+                release_id=release_id,
+                mechanism=job.mechanism.name,
+                line=line,
+                promise=job.promise,
+                event=event,
+            )
+
+    meter = Meter(_private_rows(job, notes), job.promise, job.mechanism.lines, till)
+    facts = Facts(release_id, job.name, job.mechanism, job.promise, job.setting, job.schema.to_dict())
+    numbers = job.setting.rows * sum(query.dimension for query in planned.queries.values())
+    with publish(target, facts, numbers=numbers, csv=csv, signing_key=signing_key) as publication:
+        draft = job.mechanism.run(meter, job.setting)
+        for done in publication.rows(draft):
+            progress("releasing", done, job.setting.rows)
+        publication.finish(draft, meter.done)
+    checkpoint("released")
+    return ReleaseFolder.open(target), notes
+
+
+def _supported(mechanism: Mechanism, neighbours: Neighbours) -> None:
+    if neighbours.relation.value not in mechanism.relations:
+        reason = (
+            "it publishes one row per person, so the row count cannot be private"
+            if neighbours.relation is Relation.ADD_REMOVE
+            else "it has no bound under that relation"
+        )
+        raise InputError(
+            f"a relation {mechanism.name} supports ({', '.join(mechanism.relations)})",
+            f"relation {neighbours.relation.value}: {reason}",
+            "pass one of them with --relation",
+        )
+    if neighbours.unit.value not in mechanism.units:
+        raise InputError(
+            f"a unit {mechanism.name} supports ({', '.join(mechanism.units)})",
+            f"unit {neighbours.unit.value}",
+            "pass one of them with --unit",
+        )
+
+
+def _private_rows(job: Job, notes: OwnerNotes) -> PrivateRows:
+    """Bind reading, encoding and clipping; nothing is read until the meter asks."""
+    names = [column.name for column in job.schema.released]
+    bound = job.space.row_bound
+
+    def batches() -> Iterator[NDArray[np.float64]]:
+        for frame in job.table.batches(names):
+            encoded = encode(frame, job.schema)
+            notes.add(encoded.repairs)
+            if bound is None:
+                yield encoded.values
+            else:
+                clipped, count = clip_rows(encoded.values, bound)
+                notes.clipped_rows += count
+                yield clipped
+
+    return PrivateRows(job.space, job.setting.rows, batches)

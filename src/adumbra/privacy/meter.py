@@ -1,0 +1,256 @@
+"""The door: `Meter.measure(line, query)` is the only code that turns private rows into numbers.
+
+It reads the bound from the rows, the sensitivity from the query, the scale from the promise; charges the
+ledger; and only then opens the rows, answers exactly in integers and adds integer noise. What it hands out may be
+published. A line can be measured once.
+
+`calibrated` does the same arithmetic without rows: planning and releasing cannot disagree.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adumbra.core.checkpoint import checkpoint
+from adumbra.core.errors import InputError
+from adumbra.core.events import Event, FreshProjection
+from adumbra.core.guarantee import Promise, Relation, Unit
+from adumbra.core.query import EXACT, RowMap
+from adumbra.core.rows import PrivateRows
+from adumbra.core.space import CATEGORY_STEPS, GRID, HALF, Space
+from adumbra.linalg.projections import ROUNDING, gaussian_matrix
+from adumbra.privacy import calibrate, noise
+from adumbra.privacy.sensitivity import bounds, row_distance, sensitivity
+
+__all__ = ["Calibration", "Meter", "NoisyRows", "Till", "calibrated", "noise_threads"]
+
+Reals = NDArray[np.float64]
+
+
+class Till(Protocol):
+    """Where charges are written before anything is measured (`privacy.ledger.Ledger`, bound to one release)."""
+
+    def __call__(self, line: str, event: Event) -> None:
+        """Record the charge durably, or raise and let nothing be measured."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The noise a query gets: what the ledger records, and the scale in integer steps of the answer."""
+
+    event: Event
+    steps: float
+    account: str
+    """Which proof the scale rests on: "per-matrix", "fresh-projection" or "pure"."""
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyRows:
+    """Noisy answers, batch by batch, once. All of it may be published."""
+
+    batches: Iterator[Reals]
+    dimension: int
+    rows: int
+    calibration: Calibration
+
+
+def calibrated(
+    query: RowMap, space: Space, promise: Promise, *, share: float, rows: int, fresh: bool
+) -> Calibration:
+    """Noise for one line that may use `share` of the promise.
+
+    Guarantee: the event, accounted at the promise's neighbours and delta, costs at most the line's share: mu^2
+    shares add up to the whole for Gaussian lines, epsilon shares for Laplace lines.
+    """
+    if promise.neighbours.unit is Unit.CELL and space.row_bound is not None:
+        raise InputError(
+            "no row bound with unit cell (clipping a row couples its cells)",
+            "unit cell with a row bound",
+            "leave out --row-bound, or use --unit row",
+        )
+    key = str(promise.neighbours)
+    pure = promise.delta == 0.0
+    sensitivities = bounds(query, space, "l1" if pure else "l2")
+    if key not in sensitivities:
+        sensitivity(query, space, promise.neighbours)  # refuses add-remove by name
+    if query.largest_sum(space) >= EXACT:
+        raise InputError(
+            "sums that stay exact (below 2^53)",
+            f"a map over {space.width} coordinates whose sums can reach {query.largest_sum(space):.3g}",
+            "use fewer columns or a coarser map",
+        )
+    if pure:
+        scale = sensitivities[key] / (promise.epsilon * share)
+        steps = _outward(scale / query.answer_step)
+        event = Event("laplace", steps * query.answer_step, sensitivities)
+        return Calibration(event, steps, "pure")
+    slack = noise.gaussian_slack_per_draw() * rows * query.dimension
+    delta = promise.delta - _slack_delta(promise, slack)
+    mu = calibrate.mu_for(promise.epsilon, delta) * math.sqrt(share)
+    scale, account = sensitivities[key] / mu, "per-matrix"
+    projections: dict[str, FreshProjection] = {}
+    if fresh and share == 1.0 and promise.neighbours.unit is Unit.ROW:
+        projections = _fresh_projections(query, space)
+    if key in projections:
+        # Not "whichever is smaller": the fresh account averages over the matrix, so the choice of account (and
+        # of everything else about the noise) must not look at the matrix.
+        mixture = projections[key]
+        account = "fresh-projection"
+        scale = calibrate.fresh_sigma_for(
+            promise.epsilon, delta, mixture.dimension, mixture.distance, mixture.rounding
+        )
+    steps = _outward(scale / query.answer_step)
+    event = Event("gaussian", steps * query.answer_step, sensitivities, projections, slack)
+    return Calibration(event, steps, account)
+
+
+def _outward(steps: float) -> float:
+    """A hair more noise than asked, so that no rounding of float64 can make it a hair less."""
+    return max(steps, 16.0) * (1.0 + 1e-12)
+
+
+def _slack_delta(promise: Promise, slack: float) -> float:
+    """What the sampler's total-variation slack takes out of delta: (1 + e^epsilon) * slack."""
+    if promise.epsilon > 80.0:
+        raise InputError(
+            "an epsilon that promises something (at most 80)",
+            f"epsilon = {promise.epsilon:g}",
+            "give a smaller epsilon",
+        )
+    taken = (1.0 + math.exp(promise.epsilon)) * slack
+    if taken > promise.delta / 2:
+        raise InputError(
+            "a delta above the sampler's own slack", f"delta = {promise.delta:g}", "give a larger delta"
+        )
+    return taken
+
+
+def _fresh_projections(query: RowMap, space: Space) -> dict[str, FreshProjection]:
+    """The fresh-projection account for whole rows; only for a matrix that its recipe reproduces exactly."""
+    recipe = query.recipe
+    if recipe is None or query.step != ROUNDING:
+        return {}
+    again = gaussian_matrix(recipe.seed.value, space.width, recipe.dimension)
+    if recipe.dimension != query.dimension or not np.array_equal(again, query.matrix):
+        return {}
+    out = {}
+    for relation in (Relation.REPLACE, Relation.ZERO_OUT):
+        distance = row_distance(space, relation)
+        # |z E| <= |z|_1 sqrt(k) ROUNDING/2 for a rounding error E of the matrix; |z|_1 <= |z|_2 sqrt(non-zeros),
+        # and a column changes at most two coordinates
+        changed = sum(min(block.width, 2) for block in space.blocks)
+        rounding = distance * math.sqrt(changed * query.dimension) * ROUNDING / 2
+        out[f"{Unit.ROW.value}/{relation.value}"] = FreshProjection(query.dimension, distance, rounding)
+    return out
+
+
+def noise_threads() -> int:
+    """Worker threads for answering and noise; `ADUMBRA_THREADS` overrides the number of usable cores."""
+    try:
+        return max(1, int(os.environ["ADUMBRA_THREADS"]))
+    except (KeyError, ValueError):
+        return max(1, min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, 8))
+
+
+class Meter:
+    """Holds the private rows, the promise and its lines; hands out noisy answers."""
+
+    def __init__(self, rows: PrivateRows, promise: Promise, lines: Mapping[str, float], till: Till) -> None:
+        total = sum(lines.values())
+        if not lines or min(lines.values()) <= 0 or total > 1.0 + 1e-12:
+            raise ValueError(
+                f"shares of the budget lines must be positive and sum to at most 1, got {dict(lines)}"
+            )
+        self._rows = rows
+        self._promise = promise
+        self._open = dict(lines)
+        self._till = till
+        self.done: dict[str, Calibration] = {}
+        """What was charged, line by line: public, and what the card states."""
+
+    def __repr__(self) -> str:
+        return f"Meter({self._rows!r}, lines left: {sorted(self._open)})"
+
+    def measure(self, line: str, query: RowMap) -> NoisyRows:
+        """Charge the line, then answer the query with noise.
+
+        Raises before anything is charged when the line is unknown or spent, or the query cannot be answered
+        under the promise's neighbours. Once charged, a failure further on never gives the charge back: some
+        noisy number may have been seen.
+        """
+        if line not in self._open:
+            raise ValueError(f"budget line {line!r} is unknown or already spent; left: {sorted(self._open)}")
+        rows = self._rows
+        fresh = query.recipe is not None and query.recipe.seed.claim_freshness()
+        calibration = calibrated(
+            query, rows.space, self._promise, share=self._open[line], rows=rows.count, fresh=fresh
+        )
+        if rows.count * query.dimension > noise.MAX_DRAWS:
+            raise InputError(
+                f"at most {noise.MAX_DRAWS} noisy numbers",
+                f"{rows.count * query.dimension}",
+                "release fewer rows",
+            )
+        del self._open[line]
+        self._till(line, calibration.event)
+        self.done[line] = calibration
+        checkpoint("charged")
+        return NoisyRows(_answers(rows, query, calibration), query.dimension, rows.count, calibration)
+
+
+def _answers(rows: PrivateRows, query: RowMap, calibration: Calibration) -> Iterator[Reals]:
+    """Exact integers plus integer noise, in order, a few batches ahead on worker threads."""
+    law = calibration.event.noise
+
+    def one(batch: Reals) -> Reals:
+        _check_bounded(batch, rows.space)
+        return noise.add_noise(law, query.answer(batch), calibration.steps, query.answer_step)
+
+    workers = noise_threads()
+    seen = 0
+    with ThreadPoolExecutor(workers) as pool:
+        ahead: deque[Future[Reals]] = deque()
+        for batch in rows._for_the_meter():
+            seen += len(batch)
+            ahead.append(pool.submit(one, batch))
+            if len(ahead) > workers:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+    if seen != rows.count:
+        raise InputError(
+            f"the {rows.count} rows counted before the release",
+            f"{seen} rows while reading again",
+            "the table changed while it was read; keep it still and release again",
+        )
+
+
+def _check_bounded(batch: Reals, space: Space) -> None:
+    """Refuse to answer on rows that break the bound the noise was calibrated to (a defect, not a user's error)."""
+    if batch.shape[1] != space.width or not np.array_equal(batch, np.rint(batch)):
+        raise RuntimeError("rows at the door are not on the grid of their space")
+    for block in space.blocks:
+        part = batch[:, block.start : block.stop]
+        if block.kind == "category":
+            outside = bool((part < 0).any() or (part > CATEGORY_STEPS).any()) or bool(
+                (np.count_nonzero(part, axis=1) > 1).any()
+            )
+        else:
+            outside = bool((np.abs(part) > HALF).any())
+        if outside:
+            raise RuntimeError("rows at the door exceed the declared range of a column")
+    if space.row_bound is not None:
+        # squares of grid steps, below 2^32 each: exact in float64 up to two million coordinates
+        if space.width * float(GRID) ** 2 >= EXACT:
+            raise RuntimeError("too many coordinates to check the row bound exactly")
+        if bool((np.square(batch).sum(axis=1) > float(space.row_bound) ** 2).any()):
+            raise RuntimeError("rows at the door exceed the row bound")

@@ -1,0 +1,169 @@
+"""How far one unit can move each query: the one file where sensitivities are written.
+
+Every function returns an upper bound that holds for the matrix as rounded, computed from its integers and
+nudged outward by `OUTWARD` wherever float64 had a say. Proof: docs/proofs/row-map.md. Brute force:
+tests/test_sensitivity.py searches for a pair of neighbours that exceeds the bound, and checks that the known
+worst pair comes close.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adumbra.core.errors import InputError
+from adumbra.core.guarantee import Neighbours, Relation, Unit
+from adumbra.core.query import RowMap
+from adumbra.core.space import CATEGORY_STEPS, GRID, Block, Space
+
+__all__ = ["OUTWARD", "bounds", "row_distance", "sensitivity"]
+
+OUTWARD = 1.0 + 1e-9
+"""Covers the rounding of float64 square roots and of the symmetric eigensolver (relative error below 1e-12)."""
+
+_BOX_COORDINATES = 2000
+"""Above this width the pairwise (d x d) bound is not worth its memory; the spectral one is used alone."""
+
+_BOX_CATEGORIES = 120
+
+Norm = Literal["l1", "l2"]
+Matrix = NDArray[np.float64]
+
+
+def sensitivity(query: RowMap, space: Space, neighbours: Neighbours, norm: Norm = "l2") -> float:
+    """Largest change of the answer between neighbours, in encoded units.
+
+    A row map answers row by row, so the number of rows is part of its answer: it refuses `add-remove` by name.
+    """
+    if neighbours.relation is Relation.ADD_REMOVE:
+        raise InputError(
+            "a relation under which the number of rows is public (replace or zero-out)",
+            "relation add-remove for a row map, which publishes one row per person and so the row count",
+            "use --relation replace, or a mechanism that releases no row per person",
+        )
+    rounded = query.matrix.astype(np.float64)
+    row = _row(rounded, space, neighbours.relation, norm)
+    bound = row
+    if neighbours.unit is Unit.CELL and space.row_bound is None:
+        bound = min(row, _cells(rounded, space, neighbours.relation, norm).max())
+    return float(bound * query.answer_step * OUTWARD)
+
+
+def bounds(query: RowMap, space: Space, norm: Norm) -> dict[str, float]:
+    """Sensitivity for every pair of neighbours that has one; the others cost infinity and are left out."""
+    finite = (n for n in Neighbours.every() if n.relation is not Relation.ADD_REMOVE)
+    return {str(n): sensitivity(query, space, n, norm) for n in finite}
+
+
+def row_distance(space: Space, relation: Relation) -> float:
+    """Largest L2 distance, in encoded units, between a row and its neighbour (before any map)."""
+    return (space.reach if relation is Relation.ZERO_OUT else space.span) / GRID * OUTWARD
+
+
+def _cells(matrix: Matrix, space: Space, relation: Relation, norm: Norm) -> Matrix:
+    """For each column, how far the answer moves when only that cell changes (in integer steps)."""
+    out = np.empty(len(space.blocks))
+    for index, block in enumerate(space.blocks):
+        rows = matrix[block.start : block.stop]
+        if block.kind != "category":
+            out[index] = (block.reach if relation is Relation.ZERO_OUT else GRID) * _norms(rows, norm)[0]
+        elif relation is Relation.ZERO_OUT:
+            out[index] = CATEGORY_STEPS * _norms(rows, norm).max()
+        else:
+            out[index] = CATEGORY_STEPS * _widest_pair(rows, norm)
+    return out
+
+
+def _norms(rows: Matrix, norm: Norm) -> Matrix:
+    if norm == "l1":
+        return np.asarray(np.abs(rows).sum(axis=1))
+    return np.asarray(np.sqrt(np.square(rows).sum(axis=1)))
+
+
+def _widest_pair(rows: Matrix, norm: Norm) -> float:
+    """Largest distance between two rows of a block, the zero row (empty cell) among them."""
+    lengths = _norms(rows, norm)
+    longest = float(lengths.max())
+    if len(rows) > 4096:  # the pairwise table would not pay: a pair is at most twice the longest row apart
+        return 2.0 * longest
+    widest = longest
+    for row in rows:
+        widest = max(widest, float(_norms(rows - row, norm).max()))
+    return widest
+
+
+def _row(matrix: Matrix, space: Space, relation: Relation, norm: Norm) -> float:
+    """Smallest of the valid bounds on the change of one whole row's answer (in integer steps)."""
+    if not space.blocks:
+        return 0.0
+    distance = space.reach if relation is Relation.ZERO_OUT else space.span
+    spectral = distance * _operator_norm(matrix)
+    if norm == "l1":
+        # |v|_1 <= sqrt(k) |v|_2, and the triangle inequality over the cells
+        spectral *= math.sqrt(matrix.shape[1])
+        return float(min(spectral, _cells(matrix, space, relation, norm).sum()))
+    cells = _cells(matrix, space, relation, norm)
+    return float(min(spectral, cells.sum(), _box(matrix, space, relation, cells)))
+
+
+def _operator_norm(matrix: Matrix) -> float:
+    small = matrix.T @ matrix if matrix.shape[0] >= matrix.shape[1] else matrix @ matrix.T
+    return math.sqrt(max(float(np.linalg.eigvalsh(small)[-1]), 0.0))
+
+
+def _box(matrix: Matrix, space: Space, relation: Relation, cells: Matrix) -> float:
+    """`sqrt(sum over pairs of columns of the largest |<change of a, change of b>|)`.
+
+    The change of a row is the sum of its cells' changes, so its squared norm is the sum of their inner products;
+    each is bounded on its own, and by Cauchy-Schwarz never above `cells[a] * cells[b]`.
+    """
+    categories = [i for i, b in enumerate(space.blocks) if b.kind == "category"]
+    if space.width > _BOX_COORDINATES or len(categories) > _BOX_CATEGORIES:
+        return math.inf
+    gram = matrix @ matrix.T
+    count = len(space.blocks)
+    limit = np.outer(cells, cells)
+    starts = np.array([b.start for b in space.blocks])
+    reach = np.array([_stretch(b, relation) for b in space.blocks], dtype=float)
+    # Between plain columns: |G| times both ranges. For categories: spread of G over the block's values, with
+    # the empty cell (0) among them, in each direction in turn.
+    low = np.minimum(np.minimum.reduceat(gram, starts, axis=0), 0.0)
+    high = np.maximum(np.maximum.reduceat(gram, starts, axis=0), 0.0)
+    if relation is Relation.ZERO_OUT:
+        side = np.maximum(high, -low)  # one value against empty
+    else:
+        plain = np.array([b.kind != "category" for b in space.blocks])
+        side = np.where(plain[:, None], np.maximum(high, -low), high - low)
+    pairs = np.empty((count, count))
+    for index, block in enumerate(space.blocks):
+        columns = side[:, block.start : block.stop]
+        widest = columns.max(axis=1)
+        if block.kind == "category" and relation is Relation.REPLACE:
+            widest = 2.0 * widest  # a difference of two values; sharpened below where both are categories
+        pairs[:, index] = widest * reach[index] * reach
+    if relation is Relation.REPLACE:
+        for a in categories:
+            for b in categories:
+                pairs[a, b] = min(pairs[a, b], _category_pair(gram, space.blocks[a], space.blocks[b]))
+        plain_index = [i for i in range(count) if i not in set(categories)]
+        for a in categories:  # the transposed table already has the sharp value for plain against category
+            pairs[plain_index, a] = np.minimum(pairs[plain_index, a], pairs[a, plain_index])
+    return math.sqrt(float(np.minimum(pairs, limit).sum()))
+
+
+def _stretch(block: Block, relation: Relation) -> int:
+    if block.kind == "category":
+        return CATEGORY_STEPS
+    return block.reach if relation is Relation.ZERO_OUT else GRID
+
+
+def _category_pair(gram: Matrix, a: Block, b: Block) -> float:
+    """Largest |<R_i - R_l, R_p - R_q>| over i, l in one category and p, q in the other, in integer steps."""
+    if a.width * a.width * b.width > 200_000:
+        return math.inf
+    inner = np.pad(gram[a.start : a.stop, b.start : b.stop], ((0, 1), (0, 1)))  # the empty cell of each
+    change = inner[:, None, :] - inner[None, :, :]
+    return float((change.max(axis=2) - change.min(axis=2)).max()) * CATEGORY_STEPS**2
