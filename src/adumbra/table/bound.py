@@ -1,0 +1,60 @@
+"""Clip rows to a declared L2 norm, in exact whole numbers.
+
+A row longer than the bound is shrunk along its own direction and every coordinate is cut towards zero, so
+that its exact squared length, a whole number, is at most the square of the bound. Nothing about other rows is
+used (docs/proofs/grid.md).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adumbra.core.errors import InputError
+from adumbra.core.validation import at_least
+
+__all__ = ["clip_rows"]
+
+_EXACT = 2.0**53
+
+
+def clip_rows(values: NDArray[Any], row_bound: int) -> tuple[NDArray[np.float64], int]:
+    """Rows with norm at most `row_bound` (both in grid steps), and how many had to be shrunk (private).
+
+    Guarantee: the exact sum of squares of every returned row is at most `row_bound ** 2`; rows within the
+    bound come back unchanged; each row's result depends on that row alone. Edge cases: rows that are not
+    whole numbers, or too long for exact sums (norm^2 >= 2^53), are refused.
+
+    >>> clip_rows(np.array([[3, 4], [30, 40]]), 5)
+    (array([[3., 4.],
+           [3., 4.]]), 1)
+    """
+    at_least(1, "give a row bound of at least one grid step", row_bound=row_bound)
+    rows = np.array(values, dtype=np.float64)
+    if rows.ndim != 2 or not np.array_equal(rows, np.rint(rows)):
+        raise InputError("rows of whole grid steps", "something else", "encode the table first")
+    squared = _squared(rows)
+    if not (squared < _EXACT).all():
+        raise InputError("rows with a squared norm below 2^53", "a longer row", "encode the table first")
+    limit = min(row_bound * row_bound, 2**53)
+    over = np.flatnonzero(squared > limit)
+    factor = row_bound / np.sqrt(squared[over])
+    left = np.arange(len(over))
+    nudge = 2.0**-50
+    while len(left):
+        # A product that rounds up to the next whole number can leave a row a hair too long: shrink again.
+        cut = np.trunc(rows[over[left]] * factor[left, None])
+        long = _squared(cut) > limit
+        rows_done = left[~long]
+        rows[over[rows_done]] = cut[~long]
+        left = left[long]
+        factor[left] *= 1 - nudge
+        nudge *= 2
+    return rows, len(over)
+
+
+def _squared(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Exact sums of squares: whole numbers whose partial sums all stay below 2^53."""
+    return np.asarray(np.einsum("ij,ij->i", rows, rows))

@@ -1,0 +1,271 @@
+"""Cells to grid steps and back.
+
+Encoding is a fixed function of one cell and its declared column: it looks at no other cell, so replacing a
+cell moves only its own block and batches may be cut anywhere. Every result is a whole number within the
+block's bounds of `core/space.py`, whatever the cell holds (docs/proofs/grid.md).
+
+Repairs (missing cells, unknown values, clipped numbers) are silent for the release, because refusing would
+tell something about a row. They are counted for the owner, and the counts are private.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from adumbra.core.errors import InputError
+from adumbra.core.schema import Column, Schema
+from adumbra.core.space import CATEGORY_STEPS, GRID, HALF
+
+__all__ = ["Encoded", "Repairs", "check_columns", "decode", "encode"]
+
+_YES = ("true", "t", "yes", "y")
+_NO = ("false", "f", "no", "n")
+_ACCEPTS = {
+    "number": ("text", "number"),
+    "flag": ("text", "number", "boolean"),
+    "category": ("text", "number", "boolean", "time"),
+}
+_Codes = tuple[NDArray[np.int64], NDArray[np.bool_]]
+
+
+@dataclass(frozen=True)
+class Repairs:
+    """How many cells of a column were repaired. Private: for the owner, never for the release."""
+
+    missing: int = 0
+    unknown: int = 0
+    clipped: int = 0
+
+    def __add__(self, other: Repairs) -> Repairs:
+        return Repairs(self.missing + other.missing, self.unknown + other.unknown, self.clipped + other.clipped)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Encoded rows (float64, exact whole numbers, one row each) and the repairs of each released column."""
+
+    values: NDArray[np.float64] = field(repr=False)
+    repairs: dict[str, Repairs] = field(repr=False)
+
+
+def check_columns(schema: Schema, columns: Iterable[str], types: Mapping[str, str] | None = None) -> None:
+    """Refuse a table whose columns are not the declared ones; with `Table.types`, also cells of a wrong type.
+
+    A dropped column may be absent.
+    """
+    present = dict.fromkeys(columns)
+    absent = [c.name for c in schema.released if c.name not in present]
+    if absent:
+        raise InputError(
+            "every released column of the schema in the table",
+            f"no {_some(absent)}",
+            'correct the name, or write role = "drop" or delete it in the schema',
+        )
+    declared = {c.name for c in schema.columns}
+    extra = [name for name in present if name not in declared]
+    if extra:
+        raise InputError(
+            "every column of the table in the schema",
+            f"{_some(extra)} undeclared",
+            'declare each under [columns."NAME"]; write role = "drop" to leave it out of the release',
+        )
+    for column in schema.released if types is not None else ():
+        _check_type(column, cast(Mapping[str, str], types)[column.name])
+
+
+def encode(frame: pl.DataFrame, schema: Schema) -> Encoded:
+    """Encode the released columns of a frame.
+
+    Guarantee: one row for each row of the frame, in order; whole numbers; each block within its bounds; each
+    block a function of its own cell. Edge cases: an empty frame gives no rows; further columns are ignored.
+
+    >>> schema = Schema.parse('[columns.age]\\nkind = "number"\\nlow = 0\\nhigh = 100')
+    >>> encode(pl.DataFrame({"age": ["0", "50", "", "1e999"]}), schema).values.ravel().tolist()
+    [-32768.0, 0.0, 0.0, 32768.0]
+    """
+    declared = {c.name for c in schema.columns}
+    check_columns(schema, [name for name in frame.columns if name in declared])
+    space = schema.space()
+    values = np.zeros((frame.height, space.width))
+    repairs = {}
+    for block, column in zip(space.blocks, schema.released, strict=True):
+        series = frame.get_column(column.name)
+        _check_type(column, _cell_type(series.dtype))
+        if column.kind == "category":
+            repairs[column.name] = _one_hot(series, column, values[:, block.start : block.stop])
+        else:
+            fill = _number if column.kind == "number" else _flag
+            repairs[column.name] = fill(series, column, values[:, block.start])
+    return Encoded(values, repairs)
+
+
+def decode(values: NDArray[Any], schema: Schema) -> pl.DataFrame:
+    """Turn grid steps, or any real numbers near them, back into a table of the declared types.
+
+    A number is clipped to its range (and rounded where `integer`), a category is the value with the largest
+    coordinate (the first of equals, so an empty cell becomes the first value), a flag is yes above 0.
+    """
+    space = schema.space()
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 2 or array.shape[1] != space.width:
+        raise InputError(f"rows of {space.width} numbers", f"shape {array.shape}", "decode with its own schema")
+    if np.isnan(array).any():
+        raise InputError("numbers to decode", "nan", "report this: a release must not hold nan")
+    columns = {}
+    for block, column in zip(space.blocks, schema.released, strict=True):
+        part = array[:, block.start : block.stop]
+        if column.kind == "number":
+            columns[column.name] = _decode_number(part[:, 0], column)
+        elif column.kind == "flag":
+            columns[column.name] = pl.Series(part[:, 0] > 0)
+        else:
+            columns[column.name] = pl.Series(list(column.values)).gather(part.argmax(axis=1))
+    return pl.DataFrame(columns)
+
+
+def _decode_number(steps: NDArray[np.float64], column: Column) -> pl.Series:
+    low, high = cast(float, column.low), cast(float, column.high)
+    width = high - low
+    number = (low + width / 2) + np.clip(steps, -HALF, HALF) / GRID * width
+    number = np.clip(number, low, high)
+    number[steps <= -HALF] = low  # exact ends, free of the last bit's rounding
+    number[steps >= HALF] = high
+    return pl.Series(np.rint(number).astype(np.int64) if column.integer else number)
+
+
+def _cell_type(dtype: pl.DataType) -> str:
+    if dtype.is_numeric():
+        return "number"
+    if dtype == pl.Boolean:
+        return "boolean"
+    if dtype in (pl.String, pl.Categorical, pl.Enum, pl.Null):
+        return "text"
+    return "time" if dtype in (pl.Date, pl.Datetime, pl.Time) else "other"
+
+
+def _check_type(column: Column, got: str) -> None:
+    if got not in _ACCEPTS[str(column.kind)]:
+        raise InputError(
+            f"column {column.name!r} with cells that kind = {column.kind} can read",
+            f"cells of type {got}",
+            'convert the column, declare another kind (true and false: "flag"; dates: "category"), '
+            'or write role = "drop"',
+        )
+
+
+def _number(series: pl.Series, column: Column, out: NDArray[np.float64]) -> Repairs:
+    low, high = cast(float, column.low), cast(float, column.high)
+    number, blank = _floats(series)
+    lost = np.isnan(number)
+    clipped = int(np.count_nonzero((number < low) | (number > high)))
+    fallback = column.missing
+    number[lost] = low if fallback is None else cast(float, fallback)
+    # Clipped before any arithmetic, so nothing below can overflow: |number - middle| <= width / 2.
+    number = np.clip(number, low, high)
+    width = high - low
+    steps = np.rint((number - (low + width / 2)) / width * GRID)
+    out[:] = np.clip(steps, -HALF, HALF)
+    if fallback is None:
+        out[lost] = 0.0
+    return Repairs(*_split(lost, blank), clipped)
+
+
+def _flag(series: pl.Series, column: Column, out: NDArray[np.float64]) -> Repairs:
+    answer, blank = _answers(series)
+    lost = answer < 0
+    out[:] = np.where(answer == 1, HALF, -HALF)
+    out[lost] = 0.0 if column.missing is None else (HALF if column.missing else -HALF)
+    return Repairs(*_split(lost, blank))
+
+
+def _one_hot(series: pl.Series, column: Column, out: NDArray[np.float64]) -> Repairs:
+    code, blank = _codes(series, column)
+    lost = code < 0
+    if column.missing is not None:
+        code = np.where(lost, column.values.index(column.missing), code)
+    rows = np.flatnonzero(code >= 0)
+    out[rows, code[rows]] = CATEGORY_STEPS
+    return Repairs(*_split(lost, blank))
+
+
+def _split(lost: NDArray[np.bool_], blank: NDArray[np.bool_]) -> tuple[int, int]:
+    missing = int(np.count_nonzero(lost & blank))
+    return missing, int(np.count_nonzero(lost)) - missing
+
+
+def _text(series: pl.Series) -> pl.Series:
+    return series.cast(pl.String).str.strip_chars()
+
+
+def _no_text(text: pl.Series) -> NDArray[np.bool_]:
+    return np.asarray(text.eq("").fill_null(True).to_numpy(), dtype=np.bool_)
+
+
+def _floats(series: pl.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Cells as numbers (nan where there is none) and which of them are blank rather than unreadable."""
+    if series.dtype.is_numeric() or series.dtype == pl.Boolean:
+        number = np.array(series.cast(pl.Float64).to_numpy(), dtype=np.float64)
+        return number, np.isnan(number)
+    text = _text(series)
+    parsed = text.cast(pl.Float64, strict=False)
+    written_nan = parsed.is_nan().fill_null(False).to_numpy()
+    return np.array(parsed.to_numpy(), dtype=np.float64), _no_text(text) | written_nan
+
+
+def _answers(series: pl.Series) -> _Codes:
+    """1 for yes, 0 for no, -1 for neither."""
+    number, blank = _floats(series)
+    answer = np.where(number == 1, 1, np.where(number == 0, 0, -1))
+    if _cell_type(series.dtype) == "text":
+        word = _text(series).str.to_lowercase()
+        answer[word.is_in(_YES).fill_null(False).to_numpy()] = 1
+        answer[word.is_in(_NO).fill_null(False).to_numpy()] = 0
+    return answer, blank
+
+
+def _codes(series: pl.Series, column: Column) -> _Codes:
+    """Position of each cell's value among the declared ones, -1 for none.
+
+    Numbers match by size and text by its characters. Declared text meets a column of numbers by the number it
+    spells, because a reader may have turned 1 into 1.0 on account of another row.
+    """
+    kind = _cell_type(series.dtype)
+    if column.value_type is bool:
+        answer, blank = _answers(series)
+        place = [column.values.index(v) if v in column.values else -1 for v in (False, True)]
+        return np.where(answer < 0, -1, np.array(place)[answer]), blank
+    if column.value_type is not str or kind == "number":
+        number, blank = _floats(series)
+        return _match(number, column, narrow=series.dtype in (pl.Float32, pl.Float16)), blank
+    text = _text(series)
+    values = pl.Series(list(column.values)).str.strip_chars()
+    if kind == "boolean":
+        words = values.str.to_lowercase().to_list()
+        place = [words.index(w) if w in words else -1 for w in ("false", "true")]
+        return text.replace_strict(["false", "true"], place, default=-1, return_dtype=pl.Int64).to_numpy(), (
+            _no_text(text)
+        )
+    code = text.cast(pl.Enum(values), strict=False).to_physical().cast(pl.Int64).fill_null(-1)
+    return code.to_numpy(), _no_text(text)
+
+
+def _match(number: NDArray[np.float64], column: Column, *, narrow: bool) -> NDArray[np.int64]:
+    spelled = pl.Series(list(column.values))
+    if spelled.dtype == pl.String:
+        spelled = spelled.str.strip_chars()
+    keys = spelled.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
+    if narrow:  # 0.1 kept in 32 bits is not 0.1 in 64
+        keys = keys.astype(np.float32).astype(np.float64)
+    order = np.argsort(keys, kind="stable")  # nan (text that spells no number) goes last and equals nothing
+    place = np.minimum(np.searchsorted(keys[order], number), len(keys) - 1)
+    return np.where(keys[order][place] == number, order[place], -1)
+
+
+def _some(names: list[str], most: int = 10) -> str:
+    return ", ".join(map(repr, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")
