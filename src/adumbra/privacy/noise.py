@@ -1,0 +1,121 @@
+"""Noise that is safe to publish: exact integers plus exact integer noise, keyed by the operating system.
+
+The answer arrives as exact integers (grid steps). Integer noise is added to it in 64-bit integers, where
+nothing rounds, and only the sum, which may be published, becomes a float. So the low bits of a result say
+nothing that the proof does not know of (docs/proofs/noise-gaussian.md, docs/proofs/noise-laplace.md).
+
+Every call takes a new key from the operating system and forgets it: no state of a generator outlives a call,
+a fork or a pickle, and there is no seed to give.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adumbra.core.validation import at_least, one_of, positive
+from adumbra.linalg.lattice import LIMIT, KeyStream, Sampler, compiled
+from adumbra.linalg.lattice_tables import GaussianTable, LaplaceTable, Table
+
+__all__ = ["MAX_DRAWS", "add_noise", "gaussian_slack_per_draw", "operating_system_key"]
+
+MAX_DRAWS = 2**50
+CHUNK = 1 << 14  # draws at a time, so that words, noise and sums stay in the cache
+EXACT_LIMIT = 2**53  # answers stay below, so that a float64 holds each of them exactly
+# The noise saturates at LIMIT. Sums are cut EXACT_LIMIT below it, so that a saturated draw is cut whatever
+# the answer was: the cut then depends on the sum alone, and is post-processing.
+SUM_LIMIT = LIMIT - EXACT_LIMIT
+
+
+def operating_system_key() -> bytes:
+    """32 bytes of operating-system entropy; the only source of noise there is."""
+    return os.urandom(32)
+
+
+def gaussian_slack_per_draw() -> float:
+    """Total variation between one draw and the rounded Gaussian it stands for, at most: 2 Phi(-16).
+
+    Add it once per draw to `Event.slack`. Laplace draws are exact: their slack is 0.
+
+    >>> gaussian_slack_per_draw() * MAX_DRAWS < 1e-41
+    True
+    """
+    # 2 Phi(-16) < 2 exp(-128) / (16 sqrt(2 pi)) = 1.2826e-57 (Mills' ratio)
+    return 1.283e-57
+
+
+_EXACT_LIMIT = np.int64(EXACT_LIMIT)
+_SUM_LIMIT = np.int64(SUM_LIMIT)
+
+
+@compiled
+def _finish(exact: Any, noise: Any, step: Any, out: Any) -> Any:
+    """out = (exact + noise) * step, the sum in integers; False if an answer is not an integer below 2^53."""
+    sound = True
+    for i in range(exact.size):
+        answer = exact[i]
+        if not (-_EXACT_LIMIT < answer < _EXACT_LIMIT):
+            sound = False
+            answer = exact.dtype.type(0)
+        whole = np.int64(answer)
+        if whole != answer:
+            sound = False
+        out[i] = np.float64(max(-_SUM_LIMIT, min(_SUM_LIMIT, whole + noise[i]))) * step
+    return sound
+
+
+def _run(table: Table, exact: NDArray[Any], step: float, out: NDArray[np.float64]) -> bool:
+    sampler = Sampler(table, KeyStream(operating_system_key()))
+    noise = np.empty(min(CHUNK, exact.size), np.int64)
+    sound = True
+    for start in range(0, exact.size, CHUNK):
+        part = slice(start, min(start + CHUNK, exact.size))
+        fresh = noise[: part.stop - start]
+        sampler.draw(fresh)
+        sound &= bool(_finish(exact[part], fresh, step, out[part]))
+    return sound
+
+
+def add_noise(
+    kind: Literal["gaussian", "laplace"],
+    exact: NDArray[np.float64] | NDArray[np.int64],
+    t: float,
+    step: float,
+    threads: int = 1,
+) -> NDArray[np.float64]:
+    """Return (exact + noise) * step in a new float64 array: one independent draw per number.
+
+    Guarantee: `gaussian` noise is round(t Z), so the result is post-processing of `exact` + N(0, t^2) but for
+    `gaussian_slack_per_draw`; `laplace` noise has P(x) ~ exp(-|x| / t) on all integers, with no slack.
+    Edge cases: an empty array stays empty; sums beyond 2^62 - 2^53 are cut there (post-processing). An answer
+    that is not an integer below 2^53 in magnitude breaks the caller's proof: nothing is returned.
+
+    >>> add_noise("laplace", np.zeros((2, 3), np.int64), t=40.0, step=0.25).shape
+    (2, 3)
+    """
+    one_of(("gaussian", "laplace"), kind=kind)
+    positive(step=step)
+    at_least(1, "give a number of threads of 1 or more", threads=threads)
+    if exact.dtype not in (np.dtype(np.float64), np.dtype(np.int64)):
+        raise TypeError("internal error: exact answers must be float64 or int64")
+    if exact.size > MAX_DRAWS:
+        raise RuntimeError("internal error: more numbers in one answer than the slack accounts for")
+    table: Table = GaussianTable.build(t) if kind == "gaussian" else LaplaceTable.build(t)
+    if not table.has_tail and table.reach + EXACT_LIMIT >= LIMIT:
+        raise RuntimeError("internal error: the noise could leave 64-bit integers")
+    flat = np.ascontiguousarray(exact).reshape(-1)
+    out = np.empty(flat.size, np.float64)
+    share = -(-flat.size // (threads * CHUNK)) * CHUNK
+    parts = [slice(start, start + share) for start in range(0, flat.size, max(share, 1))]
+    if len(parts) <= 1:
+        sound = all(_run(table, flat[part], step, out[part]) for part in parts)
+    else:
+        with ThreadPoolExecutor(len(parts)) as pool:
+            sound = all(list(pool.map(lambda part: _run(table, flat[part], step, out[part]), parts)))
+    if not sound:
+        raise RuntimeError("internal error: an answer is not an integer below 2^53, no noise was published")
+    return out.reshape(exact.shape)
