@@ -294,6 +294,13 @@ def test_a_row_does_not_depend_on_other_rows(case, data):
     assert np.array_equal(encode(frame[list(shuffled)], schema).values, whole.values[list(shuffled)])
 
 
+def test_scaling_comes_from_the_schema_and_never_from_the_data():
+    schema = Schema.from_dict({"columns": {"age": {"kind": "number", "low": 0, "high": 100}}})
+    for other in (11.0, 55.0, 99.0, 1e9, None):
+        rows = encode(pl.DataFrame({"age": [10.0, other]}), schema).values
+        assert rows[0, 0] == round(-0.4 * GRID)
+
+
 @settings(max_examples=100, deadline=None)
 @given(hostile(least=1), st.data())
 def test_one_cell_moves_only_its_own_block(case, data):

@@ -51,7 +51,7 @@ class _Band:
 
     @property
     def dimension(self) -> int:
-        return self.rows.shape[1]
+        return int(self.rows.shape[1])
 
     def squared(self, i: Indices, j: Indices) -> Reals:
         change = self.rows[i] - self.rows[j]
@@ -82,9 +82,7 @@ class ProjectedRows:
         for band in card.parameters["bands"]:
             stop = start + band["dimension"]
             scale = 1.0 / math.sqrt(band["share"])
-            factor = projection_factor(
-                self._kind, band["dimension"], self._space.width, len(self._space.blocks)
-            )
+            factor = projection_factor(self._kind, band["dimension"], self._space.width, len(self._space.blocks))
             self._bands.append(
                 _Band(
                     np.ascontiguousarray(values[:, start:stop]) * scale,
@@ -114,9 +112,7 @@ class ProjectedRows:
     def random_pairs(self, count: int, seed: int = 0) -> Indices:
         """Pairs of different rows, drawn evenly and repeatably."""
         if self.rows < 2:
-            raise InputError(
-                "a release with at least two rows", f"{self.rows}", "there is no pair to compare"
-            )
+            raise InputError("a release with at least two rows", f"{self.rows}", "there is no pair to compare")
         rng = np.random.default_rng(seed)
         i = rng.integers(0, self.rows, count)
         j = (i + rng.integers(1, self.rows, count)) % self.rows
@@ -168,9 +164,7 @@ class ProjectedRows:
         )
 
     def _combined(self, i: Indices, j: Indices) -> Reals:
-        return np.asarray(
-            sum(w * band.squared(i, j) for w, band in zip(self._weights, self._bands, strict=True))
-        )
+        return np.asarray(sum(w * band.squared(i, j) for w, band in zip(self._weights, self._bands, strict=True)))
 
     @cached_property
     def _typical(self) -> float:
@@ -202,10 +196,7 @@ class ProjectedRows:
 
     def _variance(self, squared: Reals | float) -> Reals:
         return np.asarray(
-            sum(
-                w * w * self._band_variance(b, squared)
-                for w, b in zip(self._weights, self._bands, strict=True)
-            )
+            sum(w * w * self._band_variance(b, squared) for w, b in zip(self._weights, self._bands, strict=True))
         )
 
     @cached_property
@@ -260,12 +251,12 @@ class ProjectedRows:
         if block.kind == "category":
             values = [str(v) for v in self._schema.column(column).values]
             if value not in values:
-                raise InputError(
-                    f"one of the declared values of {column}", f"{value!r}", "see the schema on the card"
-                )
+                raise InputError(f"one of the declared values of {column}", f"{value!r}", "see the schema on the card")
             vector[block.start + values.index(value)] = self.rows * GRID / CATEGORY_STEPS
         elif block.kind == "flag":
             yes = value.lower() in ("true", "1", "yes", "y", "t")
+            if not yes and value.lower() not in ("false", "0", "no", "n", "f"):
+                raise InputError(f"yes or no for the flag {column}", f"{value!r}", "write yes or no")
             vector[block.start] = self.rows if yes else -self.rows
             offset = self.rows / 2
         else:
@@ -287,10 +278,12 @@ class ProjectedRows:
             image = band.matrix.T @ vector
             value = float(average @ image)
             length = max(float(average @ average) - band.dimension * noise, 0.0)
-            # Var over the matrix of <m R, w R>: (|m|^2 |w|^2 + <m, w>^2) / k, less the exact diagonal of unit rows
-            cross = (length * float(vector @ vector) + value**2) * band.factor / 2
-            if self._kind not in (ProjectionKind.GAUSSIAN, ProjectionKind.ORTHOGONAL):
-                cross = max(cross - value**2 * band.factor, length * float(vector @ vector) * band.factor / 8)
+            # Var over the matrix of <m R, w R>, with k/2 times the factor for Gaussian entries being
+            # (|m|^2 |w|^2 + <m, w>^2) / k; unit rows keep the diagonal exactly, so <m, w>^2 drops out. |m|^2 is itself
+            # known only to sqrt(2/k), so it is taken one standard deviation up.
+            own = value**2 if self._kind in (ProjectionKind.GAUSSIAN, ProjectionKind.ORTHOGONAL) else 0.0
+            likely = length * (1.0 + math.sqrt(2.0 / band.dimension))
+            cross = (likely * float(vector @ vector) + own) * band.factor / 2
             values.append(value)
             variances.append(noise * float(image @ image) + cross)
         precision = np.array([1.0 / v if v > 0 else 1e300 for v in variances])
@@ -314,9 +307,7 @@ class ProjectedRows:
                 "1",
                 "ask the owner for a release with --dimension 2 or more",
             )
-        inner = np.cov(band.rows.T, ddof=0) - band.noise_variance * (1 - 1 / self.rows) * np.eye(
-            band.dimension
-        )
+        inner = np.cov(band.rows.T, ddof=0) - band.noise_variance * (1 - 1 / self.rows) * np.eye(band.dimension)
         trace = float(np.trace(inner))
         plain, diagonal, leak = self._moment_bias(band.dimension)
         rows = band.matrix[picked]
@@ -370,7 +361,7 @@ class ProjectedRows:
             matrix = again.matrix * again.step
             # a random rotation inside the column variances: independent columns, so only their variances matter
             draws.append(matrix[picked] @ ((matrix.T * even) @ matrix) @ matrix[picked].T)
-        return np.sqrt(np.maximum(noise, 0.0) + np.var(draws, axis=0, ddof=1))
+        return np.asarray(np.sqrt(np.maximum(noise, 0.0) + np.var(draws, axis=0, ddof=1)))
 
     def reconstruct(self) -> pl.DataFrame:
         """Least-squares rows back in the schema's columns and types (minimum norm when k < coordinates)."""
@@ -389,9 +380,7 @@ class ProjectedRows:
     def _plain_block(self, column: str) -> Block:
         block = self._block(column)
         if block.kind == "category":
-            raise InputError(
-                "a number or flag column", f"{column}, a category", "ask for a count of one value"
-            )
+            raise InputError("a number or flag column", f"{column}, a category", "ask for a count of one value")
         return block
 
     def _range(self, column: str) -> tuple[float, float]:

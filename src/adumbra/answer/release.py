@@ -73,9 +73,7 @@ class Release:
             shutil.copytree(self.path, partial)
             partial.rename(target)
         except OSError as error:
-            raise InputError(
-                "a place to write", f"{target} ({error.strerror})", "choose another folder"
-            ) from None
+            raise InputError("a place to write", f"{target} ({error.strerror})", "choose another folder") from None
         return target
 
     def verify(self) -> list[str]:
@@ -84,7 +82,14 @@ class Release:
 
     @cached_property
     def _rows(self) -> ProjectedRows:
-        return ProjectedRows(self._folder)
+        try:
+            return ProjectedRows(self._folder)
+        except (LookupError, TypeError, ValueError, ArithmeticError):
+            raise InputError(
+                "a card and files that fit together",
+                f"{self.path}, where they do not",
+                "run adumbra verify; get the folder again from its owner",
+            ) from None
 
     def distances(self, pairs: Sequence[tuple[int, int]] | NDArray[np.int64]) -> pl.DataFrame:
         """Squared distances of pairs of rows: i, j, squared_distance, standard_error."""

@@ -1,0 +1,1 @@
+"""Frozen values: schema, guarantee, space, query, events, randomness, card, errors."""

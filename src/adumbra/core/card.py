@@ -87,9 +87,7 @@ _CHANGE = {
 }
 
 
-def sentence(
-    epsilon: float, delta: float, neighbours: Neighbours, account: str, row_epsilon: float | None
-) -> str:
+def sentence(epsilon: float, delta: float, neighbours: Neighbours, account: str, row_epsilon: float | None) -> str:
     """What an attacker who knows everything else can and cannot learn, in plain words.
 
     >>> n = Neighbours(Unit.ROW, Relation.REPLACE)
@@ -100,9 +98,7 @@ def sentence(
     odds = f"{factor:.2f}" if factor < 100 else f"{factor:.3g}"
     guess = factor / (1 + factor)
     knows = (
-        "every other row of the table"
-        if neighbours.unit is Unit.ROW
-        else "every other cell, the same person's too,"
+        "every other row of the table" if neighbours.unit is Unit.ROW else "every other cell, the same person's too,"
     )
     text = (
         f"Someone who knows {knows} cannot tell whether {_WHO[neighbours.unit]} {_CHANGE[neighbours.relation]}: the "
@@ -115,7 +111,11 @@ def sentence(
     if neighbours.relation is not Relation.ADD_REMOVE:
         text += "They do learn the number of rows, the schema and everything on this card. "
     if neighbours.unit is Unit.CELL:
-        whole = "no finite epsilon" if row_epsilon is None else f"epsilon {row_epsilon:.3g}"
+        whole = (
+            "no finite epsilon"
+            if row_epsilon is None
+            else (f"epsilon {row_epsilon:.3g} (unit row, relation {neighbours.relation.value})")
+        )
         text += f"A person's whole row is protected far less by this release: {whole} at the same delta. "
     if account == "fresh-projection":
         text += (

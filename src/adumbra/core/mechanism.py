@@ -92,9 +92,7 @@ class Mechanism(Protocol):
     def queries(self, setting: Setting) -> Mapping[str, RowMap]:
         """The query of each line, as `run` will ask it: what `plan` prints."""
 
-    def outlook(
-        self, setting: Setting, promise: Promise, noise: Mapping[str, Event]
-    ) -> Sequence[tuple[str, str]]:
+    def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> Sequence[tuple[str, str]]:
         """What to expect, for `plan`: predicted errors, the paper's own scales. Label and text, from public facts."""
 
     def run(self, door: Door, setting: Setting) -> Draft:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,14 +59,14 @@ class ReleaseFolder:
         """Read the card; the data is read when asked for."""
         folder = Path(path)
         try:
-            text = (folder / CARD).read_text(encoding="utf-8")
+            content = (folder / CARD).read_bytes()
         except OSError:
             raise InputError(
                 f"a release folder with a {CARD}", f"{folder}", "give the folder that adumbra release wrote"
             ) from None
         try:
-            return ReleaseFolder(folder, Card.model_validate_json(text))
-        except (ValidationError, UnicodeDecodeError):
+            return ReleaseFolder(folder, Card.model_validate_json(content))
+        except ValidationError:
             raise InputError(
                 f"a {CARD} of format adumbra-card/1",
                 f"{folder / CARD}, which does not read as one",
@@ -88,7 +89,7 @@ class ReleaseFolder:
         try:
             with np.load(self.path / MODEL, allow_pickle=False) as arrays:
                 return {name: arrays[name] for name in arrays.files}
-        except (OSError, ValueError, EOFError):
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile):
             raise InputError(
                 f"a readable {MODEL}",
                 f"{self.path}",
@@ -101,16 +102,16 @@ class ReleaseFolder:
         Without a key a signature is checked against the key it carries, which shows that the card was not
         changed since signing but not who signed.
         """
-        problems = []
+        problems = [f"the card does not list {name}" for name in (DATA, CARD_TEXT) if name not in self.card.files]
         for name, wanted in self.card.files.items():
             file = self.path / name
-            if not file.is_file():
+            if name in (CARD, SIGNATURE) or Path(name).name != name:
+                problems.append(f"the card lists {name!r}, which is no file of a release")
+            elif not file.is_file():
                 problems.append(f"{name} is missing")
             elif sha256(file) != wanted:
                 problems.append(f"{name} is not the file the card was written for (sha256 differs)")
-        extra = sorted(
-            p.name for p in self.path.iterdir() if p.name not in {*self.card.files, CARD, SIGNATURE}
-        )
+        extra = sorted(p.name for p in self.path.iterdir() if p.name not in {*self.card.files, CARD, SIGNATURE})
         problems += [f"{name} is not part of the release" for name in extra]
         signature = self.path / SIGNATURE
         if signature.exists():
@@ -128,10 +129,7 @@ class ReleaseFolder:
 def sign(card: bytes, key: Ed25519PrivateKey) -> str:
     """Content of card.sig: the public key and the signature over the bytes of card.json, as hex."""
     public = key.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-    return (
-        json.dumps({"algorithm": "ed25519", "public_key": public.hex(), "signature": key.sign(card).hex()})
-        + "\n"
-    )
+    return json.dumps({"algorithm": "ed25519", "public_key": public.hex(), "signature": key.sign(card).hex()}) + "\n"
 
 
 def _check_signature(path: Path, card: bytes, expected: Ed25519PublicKey | None) -> list[str]:
@@ -166,7 +164,5 @@ def read_public_key(path: str | Path) -> Ed25519PublicKey:
     except (OSError, ValueError, TypeError):
         key = None
     if not isinstance(key, Ed25519PublicKey):
-        raise InputError(
-            "an Ed25519 public key in PEM", f"{path}", "ask the signer for FILE.pub of adumbra keygen"
-        )
+        raise InputError("an Ed25519 public key in PEM", f"{path}", "ask the signer for FILE.pub of adumbra keygen")
     return key

@@ -6,13 +6,14 @@ Keyword form, so that the message carries the caller's own name: `positive(epsil
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from adumbra.core.errors import InputError
 
 __all__ = ["at_least", "between", "one_of", "positive"]
 
 
-def _only(named: dict[str, float]) -> tuple[str, float]:
+def _only(named: Mapping[str, float]) -> tuple[str, float]:
     ((name, value),) = named.items()
     return name, value
 

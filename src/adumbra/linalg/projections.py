@@ -115,7 +115,7 @@ def _unit_rows(stream: KeyStream, space: Space, dimension: int) -> Reals:
         # Orthonormal rows keep a category change at sqrt(2) times its steps; more values than dimensions cannot be.
         if 1 < block.width <= dimension:
             rows[block.start : block.stop] = _orthonormal(rows[block.start : block.stop].T).T
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
 def _signs(stream: KeyStream, width: int, dimension: int) -> Integers:

@@ -1,0 +1,1 @@
+"""One file a mechanism; `catalogue` finds them."""

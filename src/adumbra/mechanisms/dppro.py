@@ -59,18 +59,12 @@ class DPPro:
 
     name: ClassVar[str] = "dppro"
     title: ClassVar[str] = "DPPro: random projection with noise, for distances"
-    releases: ClassVar[str] = (
-        "one noisy projected row per person, row-aligned, and the public projection matrix"
-    )
-    suits: ClassVar[str] = (
-        "distances, neighbours and clustering of wide tables; averages over many rows or pairs"
-    )
+    releases: ClassVar[str] = "one noisy projected row per person, row-aligned, and the public projection matrix"
+    suits: ClassVar[str] = "distances, neighbours and clustering of wide tables; averages over many rows or pairs"
     caution: ClassVar[str] = (
         "not a synthetic table: columns are mixtures; one pair's distance is mostly noise at small epsilon"
     )
-    theorem: ClassVar[str] = (
-        "Gaussian mechanism per matrix (Balle and Wang 2018, Theorem 8); chi-square mixture"
-    )
+    theorem: ClassVar[str] = "Gaussian mechanism per matrix (Balle and Wang 2018, Theorem 8); chi-square mixture"
     differs: ClassVar[str] = (
         "The paper protects one binary attribute and states a tail bound for sigma. Here a category change counts as "
         "the two coordinates it moves, ranges are declared, sigma comes from the exact Gaussian curve, rows of the "
@@ -116,9 +110,7 @@ class DPPro:
         """One stacked row map."""
         return {_LINE: self._resolve(setting).query}
 
-    def outlook(
-        self, setting: Setting, promise: Promise, noise: Mapping[str, Event]
-    ) -> list[tuple[str, str]]:
+    def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """Sigma beside the paper's values, and the error of one squared distance."""
         resolved = self._resolve(setting)
         event, space = noise[_LINE], setting.space
@@ -135,9 +127,7 @@ class DPPro:
             holds = calibrate.paper_lemma4_applies(
                 promise.epsilon, promise.delta, space.width, resolved.query.dimension
             )
-            out.append(
-                ("paper's Lemma 4 sigma", f"{lemma:.4g}" + ("" if holds else " (its conditions do not hold)"))
-            )
+            out.append(("paper's Lemma 4 sigma", f"{lemma:.4g}" + ("" if holds else " (its conditions do not hold)")))
         kind = ProjectionKind(resolved.parameters["projection"])
         for band in resolved.parameters["bands"]:
             k, squared = band["dimension"], band["expected"]
@@ -166,7 +156,7 @@ class DPPro:
             batches=noisy.batches,
             arrays={
                 "matrix": resolved.query.matrix,
-                "step": np.float64(resolved.query.step),
+                "step": np.asarray(resolved.query.step),
             },
             parameters=resolved.parameters,
         )
@@ -244,8 +234,6 @@ def _suited(kind: ProjectionKind, setting: Setting, squared: float) -> int:
         query, _ = _stack(kind, setting, [k])
         factor = projection_factor(kind, k, space.width, len(space.blocks))
         sd = setting.preview(_LINE, query)
-        return float(
-            distance_variance(squared, factor=factor, dimension=k, noise_variance=sd**2, law="gaussian")
-        )
+        return float(distance_variance(squared, factor=factor, dimension=k, noise_variance=sd**2, law="gaussian"))
 
     return min((k for k in _CANDIDATES if k <= max(space.width, 1)), key=variance)

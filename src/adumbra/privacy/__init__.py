@@ -1,0 +1,1 @@
+"""Calibration, sensitivity, noise, the meter (the door) and the ledger."""

@@ -63,9 +63,7 @@ class NoisyRows:
     calibration: Calibration
 
 
-def calibrated(
-    query: RowMap, space: Space, promise: Promise, *, share: float, rows: int, fresh: bool
-) -> Calibration:
+def calibrated(query: RowMap, space: Space, promise: Promise, *, share: float, rows: int, fresh: bool) -> Calibration:
     """Noise for one line that may use `share` of the promise.
 
     Guarantee: the event, accounted at the promise's neighbours and delta, costs at most the line's share: mu^2
@@ -105,9 +103,7 @@ def calibrated(
         # of everything else about the noise) must not look at the matrix.
         mixture = projections[key]
         account = "fresh-projection"
-        scale = calibrate.fresh_sigma_for(
-            promise.epsilon, delta, mixture.dimension, mixture.distance, mixture.rounding
-        )
+        scale = calibrate.fresh_sigma_for(promise.epsilon, delta, mixture.dimension, mixture.distance, mixture.rounding)
     steps = _outward(scale / query.answer_step)
     event = Event("gaussian", steps * query.answer_step, sensitivities, projections, slack)
     return Calibration(event, steps, account)
@@ -128,9 +124,7 @@ def _slack_delta(promise: Promise, slack: float) -> float:
         )
     taken = (1.0 + math.exp(promise.epsilon)) * slack
     if taken > promise.delta / 2:
-        raise InputError(
-            "a delta above the sampler's own slack", f"delta = {promise.delta:g}", "give a larger delta"
-        )
+        raise InputError("a delta above the sampler's own slack", f"delta = {promise.delta:g}", "give a larger delta")
     return taken
 
 
@@ -167,9 +161,7 @@ class Meter:
     def __init__(self, rows: PrivateRows, promise: Promise, lines: Mapping[str, float], till: Till) -> None:
         total = sum(lines.values())
         if not lines or min(lines.values()) <= 0 or total > 1.0 + 1e-12:
-            raise ValueError(
-                f"shares of the budget lines must be positive and sum to at most 1, got {dict(lines)}"
-            )
+            raise ValueError(f"shares of the budget lines must be positive and sum to at most 1, got {dict(lines)}")
         self._rows = rows
         self._promise = promise
         self._open = dict(lines)
@@ -191,9 +183,7 @@ class Meter:
             raise ValueError(f"budget line {line!r} is unknown or already spent; left: {sorted(self._open)}")
         rows = self._rows
         fresh = query.recipe is not None and query.recipe.seed.claim_freshness()
-        calibration = calibrated(
-            query, rows.space, self._promise, share=self._open[line], rows=rows.count, fresh=fresh
-        )
+        calibration = calibrated(query, rows.space, self._promise, share=self._open[line], rows=rows.count, fresh=fresh)
         if rows.count * query.dimension > noise.MAX_DRAWS:
             raise InputError(
                 f"at most {noise.MAX_DRAWS} noisy numbers",

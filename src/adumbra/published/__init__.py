@@ -1,0 +1,1 @@
+"""The papers' algorithms verbatim, for studies and audits; never reachable from a release."""

@@ -88,8 +88,8 @@ class _Look:
             self.number = False
             return
         self.whole = self.whole and bool((numbers == numbers.round()).all())
-        self.low = min(self.low, float(numbers.min()))  # type: ignore[arg-type]
-        self.high = max(self.high, float(numbers.max()))  # type: ignore[arg-type]
+        self.low = min(self.low, float(numbers.min()))  # type: ignore[arg-type] # never empty here
+        self.high = max(self.high, float(numbers.max()))  # type: ignore[arg-type] # never empty here
         self.total += float(numbers.sum())
         steps = numbers.diff().drop_nulls()
         follows = math.isnan(self.last) or numbers[0] == self.last + 1
