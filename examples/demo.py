@@ -1,0 +1,118 @@
+"""What `make demo` runs: release a real table, look at the card, check the folder, ask it questions.
+
+    python examples/demo.py OUT
+
+Everything is written below OUT, the ledger too. The table is the Wisconsin breast cancer data that comes with
+scikit-learn (569 women, 30 measurements and a diagnosis). Its documentation prints the range of every column, so
+ranges are public here; they stand below as constants, rounded outwards. For your own table take them from a code
+book, a form or physics, never from the rows.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+from sklearn.datasets import load_breast_cancer
+
+# measure: (low, high) of its mean over the nuclei, of its standard error, and of the mean of its three largest
+BOUNDS = {
+    "radius": ((5, 30), (0, 3), (5, 40)),
+    "texture": ((5, 45), (0, 5), (10, 50)),
+    "perimeter": ((40, 200), (0, 25), (50, 260)),
+    "area": ((100, 2600), (0, 600), (150, 4300)),
+    "smoothness": ((0.04, 0.18), (0, 0.04), (0.06, 0.25)),
+    "compactness": ((0, 0.4), (0, 0.15), (0, 1.1)),
+    "concavity": ((0, 0.5), (0, 0.4), (0, 1.3)),
+    "concave points": ((0, 0.25), (0, 0.06), (0, 0.3)),
+    "symmetry": ((0.1, 0.35), (0, 0.08), (0.15, 0.7)),
+    "fractal dimension": ((0.04, 0.1), (0, 0.03), (0.05, 0.22)),
+}
+RANGES: dict[str, tuple[float, float]] = {
+    f"{kind} {measure}": bounds[index]
+    for index, kind in enumerate(("mean", "error of", "worst"))
+    for measure, bounds in BOUNDS.items()
+}
+
+EPSILON = "4"
+# A rotation: as many numbers a row as there are encoded coordinates (30 numbers, 2 categories). Means and counts then
+# carry noise only, no projection error; a smaller dimension suits distances better.
+PROJECTION = ["--projection", "orthogonal", "--dimension", "32"]
+
+
+def breast_cancer() -> pl.DataFrame:
+    """The table: 30 numbers and a diagnosis, under plain names."""
+    data = load_breast_cancer()
+    names = [name.replace(" error", "") for name in map(str, data.feature_names)]
+    names = [n if n.startswith(("mean ", "worst ")) else f"error of {n}" for n in names]
+    diagnosis = [str(data.target_names[t]) for t in data.target]
+    return pl.DataFrame(data.data, schema=names).with_columns(pl.Series("diagnosis", diagnosis))
+
+
+def schema_text() -> str:
+    """The schema the owner would write by hand."""
+    lines = ["[table]", 'name = "breast cancer"', 'unit = "cell"', "rows = 569", ""]
+    for column, (low, high) in RANGES.items():
+        lines += [f'[columns."{column}"]', 'kind = "number"', f"low = {low}", f"high = {high}", ""]
+    lines += ["[columns.diagnosis]", 'kind = "category"', 'values = ["benign", "malignant"]', 'role = "label"', ""]
+    return "\n".join(lines)
+
+
+def say(text: str) -> None:
+    print(f"\n== {text}\n", flush=True)
+
+
+def adumbra(folder: Path, *arguments: str) -> None:
+    """Show the command, run the installed program in `folder`, stop the demo if it fails."""
+    print("$ adumbra " + " ".join(shlex.quote(a) for a in arguments), flush=True)
+    beside = Path(sys.executable).with_name("adumbra")
+    command = [str(beside)] if beside.exists() else [sys.executable, "-m", "adumbra.cli.main"]
+    environment = {k: v for k, v in os.environ.items() if k != "ADUMBRA_LEDGER"}
+    done = subprocess.run([*command, *arguments], cwd=folder, env=environment)
+    print(flush=True)
+    if done.returncode:
+        raise SystemExit(done.returncode)
+
+
+def main() -> None:
+    out = Path(sys.argv[1] if len(sys.argv) > 1 else "demo-out")
+    out.mkdir(parents=True, exist_ok=True)
+    table = breast_cancer()
+
+    say("1. A table and its schema: columns, kinds and ranges from public knowledge")
+    table.write_csv(out / "patients.csv")
+    (out / "patients.toml").write_text(schema_text(), encoding="utf-8")
+    print(f"{out / 'patients.csv'}: {table.height} rows, {table.width} columns")
+    print(f"{out / 'patients.toml'}, which begins:")
+    print("\n".join("    " + line for line in schema_text().splitlines()[:9]))
+
+    options = ["patients.csv", "--schema", "patients.toml", "--epsilon", EPSILON, *PROJECTION]
+    say("2. What would it cost, and what would it be good for? (nothing is measured, nothing is charged)")
+    adumbra(out, "plan", *options, "--ledger", "ledger.db")
+
+    say("3. Release it: the ledger is charged first, then each number gets its noise. This is the card:")
+    adumbra(out, "release", *options, "--ledger", "ledger.db", "--out", "release")
+
+    say("4. Is the folder the one its card describes?")
+    adumbra(out, "verify", "release")
+
+    say("5. What an analyst can ask. Every answer has a standard error; believe value +- 2 of them")
+    adumbra(out, "answer", "release", "count", "--where", "diagnosis=malignant")
+    print(f"   (truth, which the analyst does not have: {(table['diagnosis'] == 'malignant').sum()})\n")
+    adumbra(out, "answer", "release", "mean", "--column", "mean smoothness")
+    print(f"   (truth: {table['mean smoothness'].mean():.4f})\n")
+    adumbra(out, "answer", "release", "distance", "--random", "5")
+    print("   (one pair of people is mostly noise at this epsilon: that is the promise at work)\n")
+
+    say("6. What has been spent on this table")
+    adumbra(out, "ledger", "show", "--ledger", "ledger.db")
+    adumbra(out, "ledger", "check", "--ledger", "ledger.db")
+    print(f"Done. {out / 'release'} may be published; {out / 'ledger.db'} and the table may not.")
+
+
+if __name__ == "__main__":
+    main()

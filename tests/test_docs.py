@@ -1,0 +1,230 @@
+"""The documentation is true: links resolve, named tests exist, commands and code run, nothing public is missing."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+import typer.main
+
+import adumbra
+from adumbra.cli.main import app
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+TEST_NAME = re.compile(r"tests/(test_\w+)\.py(?:::(test_\w+))?")
+BARE_TEST = re.compile(r"`(test_\w+)`")  # a function named without its file
+
+
+def names(paths: list[Path]) -> list[str]:
+    return [str(path.relative_to(ROOT)) for path in paths]
+
+
+def text(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+@cache
+def functions(file: Path) -> set[str]:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+def prose(content: str) -> str:
+    return FENCE.sub("", content)
+
+
+def anchors(content: str) -> set[str]:
+    titles = re.findall(r"^#+ (.*)$", prose(content), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", names(PAGES))
+def test_links_resolve(page):
+    for target in LINK.findall(prose(text(page))):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        found = ((ROOT / page).parent / file).resolve() if file else ROOT / page
+        assert found.exists(), f"{page}: {target} leads nowhere"
+        assert found.is_relative_to(ROOT), f"{page}: {target} leads out of the project"
+        if anchor:
+            assert anchor in anchors(found.read_text(encoding="utf-8")), f"{page}: no heading for {target}"
+
+
+def test_every_page_is_listed():
+    """No page that a reader cannot find from the index or from the list of proofs."""
+    listed = {
+        (ROOT / index).parent.joinpath(target).resolve()
+        for index in ("docs/index.md", "docs/proofs/index.md")
+        for target in LINK.findall(text(index))
+    }
+    missing = [page for page in PAGES if page.resolve() not in listed | {(ROOT / "docs" / "index.md").resolve()}]
+    assert not missing, f"not in an index: {names(missing)}"
+
+
+@pytest.mark.parametrize("page", names(PAGES))
+def test_tests_that_are_named_exist(page):
+    for module, function in TEST_NAME.findall(text(page)):
+        file = ROOT / "tests" / f"{module}.py"
+        assert file.exists(), f"{page} names {file.name}, which does not exist"
+        if function:
+            assert function in functions(file), f"{page} names {module}::{function}, which does not exist"
+    for function in BARE_TEST.findall(text(page)):
+        somewhere = any(function in functions(file) for file in (ROOT / "tests").glob("test_*.py"))
+        assert somewhere, f"{page} names {function}, which does not exist"
+
+
+@pytest.mark.parametrize("page", names(sorted((ROOT / "docs" / "proofs").glob("*.md"))))
+def test_every_proof_names_its_tests(page):
+    if not page.endswith("index.md"):
+        assert TEST_NAME.search(text(page)) or BARE_TEST.search(text(page)), f"{page} names no test"
+
+
+def patients() -> str:
+    """A small table for the commands of README and docs/cli.md."""
+    rows = [
+        f"{i},{20 + 7 * i % 60},{'FM'[i % 2]},{('yes', 'no')[i % 3 == 0]},{('alive', 'dead')[i % 5 == 0]}"
+        for i in range(40)
+    ]
+    return "\n".join(["id,age,sex,smoker,outcome", *rows]) + "\n"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/cli.md"])
+def test_commands_run_as_shown(page, home, cli):
+    """A line `[exit N]` after a command is its exit code, 0 where there is none; a toml block is a file."""
+    home.write("patients.csv", patients())
+    ran = 0
+    for language, body in FENCE.findall(text(page)):
+        if language == "toml" and body.startswith("# "):
+            home.write(body.splitlines()[0].removeprefix("# "), body)
+        if language != "console":
+            continue
+        lines = body.splitlines()
+        for line, after in zip(lines, [*lines[1:], ""], strict=True):
+            if not line.startswith("$ "):
+                assert re.fullmatch(r"\[exit \d\]", line), f"{page}: a console line that is no command: {line}"
+                continue
+            wanted = int(after[6:-1]) if after.startswith("[exit") else 0
+            words = shlex.split(line[2:])
+            if words[0] == "adumbra":
+                done = cli(*words[1:])
+                assert done.code == wanted, f"{page}: {line} ended with {done.code}\n{done.err}"
+            else:
+                assert subprocess.run(line[2:], shell=True, cwd=home.path).returncode == wanted, f"{page}: {line}"
+            ran += 1
+    assert ran >= 5
+
+
+def test_python_page_runs(home, capsys):
+    run_python("docs/python.md")
+
+
+def test_python_of_the_readme_runs(home, capsys):
+    home.write("patients.csv", patients())
+    (schema,) = [body for language, body in FENCE.findall(text("README.md")) if language == "toml"]
+    home.write("patients.toml", schema)
+    run_python("README.md")
+
+
+def run_python(page: str) -> None:
+    names: dict[str, object] = {}
+    blocks = [body for language, body in FENCE.findall(text(page)) if language == "python"]
+    assert blocks
+    for body in blocks:
+        exec(compile(body, page, "exec"), names)  # noqa: S102 - our own pages
+
+
+def public_names() -> list[str]:
+    tree = ast.parse((ROOT / "src" / "adumbra" / "__init__.py").read_text())
+    found = {
+        alias.asname
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("adumbra.")
+        for alias in node.names
+        if alias.asname
+    }
+    return sorted(found)
+
+
+def test_every_public_name_is_documented():
+    names = public_names()
+    assert len(names) >= 15 and all(hasattr(adumbra, name) for name in names)
+    missing = [name for name in names if not re.search(rf"\bad\.{name}\b", text("docs/python.md"))]
+    assert not missing, f"docs/python.md says nothing of {missing}"
+
+
+def commands(command, path=()):
+    """Every command with its options, from the program itself."""
+    yield path, [o for p in command.params for o in p.opts if o.startswith("--")]
+    for name, child in getattr(command, "commands", {}).items():
+        yield from commands(child, (*path, name))
+
+
+def test_every_command_and_option_is_documented():
+    page = text("docs/cli.md")
+    for path, options in commands(typer.main.get_command(app)):
+        if path:
+            assert re.search(rf"\b{path[-1]}\b", page), f"docs/cli.md does not mention {' '.join(path)}"
+        for option in options:
+            assert re.search(rf"{option}\b", page), f"docs/cli.md: {' '.join(path)} has {option}"
+
+
+def test_every_option_of_a_mechanism_is_documented():
+    from adumbra.mechanisms.catalogue import catalogue, options
+
+    for name in catalogue():
+        page = text(f"docs/mechanisms/{name}.md")
+        for option in options(name):
+            assert f"`--{option.replace('_', '-')}`" in page, f"docs/mechanisms/{name}.md: --{option}"
+
+
+def example(name: str):
+    """An example as a module; examples find each other by folder, as when they are run."""
+    sys.path.insert(0, str(ROOT / "examples"))
+    try:
+        spec = importlib.util.spec_from_file_location(f"example_{name}", ROOT / "examples" / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+    finally:
+        sys.path.remove(str(ROOT / "examples"))
+
+
+def test_numbers_of_the_published_page(capsys):
+    """Each number in the page's tables is one that its command prints."""
+    module = example("published_dppro")
+    for part in ("theorem_2", "one_hot", "unscaled", "experiments", "sigmas", "lemma_5"):
+        getattr(module, part)()
+    printed = {float(n) for n in re.findall(r"\d+(?:\.\d+)?(?:e-\d+)?", capsys.readouterr().out)}
+    for row in re.findall(r"^\|(.*)\|$", text("docs/proofs/published-dppro.md"), re.MULTILINE):
+        for cell in row.split("|"):
+            number = cell.strip(" *")
+            if re.fullmatch(r"\d+(?:\.\d+)?(?:e-\d+)?", number):
+                assert float(number) in printed or number == "1.414", f"{number} is not printed"
+
+
+def test_demo_declares_ranges_that_hold_the_data_and_come_from_no_data():
+    """The demo's ranges are constants in the file, wide enough that its own table is not clipped."""
+    demo = example("demo")
+    table = demo.breast_cancer()
+    assert table.shape == (569, 31)
+    for column, (low, high) in demo.RANGES.items():
+        assert low <= table[column].min() and table[column].max() <= high
+    schema = adumbra.Schema.from_dict(tomllib.loads(demo.schema_text()))
+    assert len(schema.released) == 31
+
+
+def test_the_picture_is_there():
+    picture = ROOT / "docs" / "images" / "distances.png"
+    assert picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 10_000
