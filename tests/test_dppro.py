@@ -192,3 +192,24 @@ def test_published_algorithm_is_the_papers():
     truth = ((table[3] - table[9]) ** 2).sum()
     assert published.squared_distance(loose, 3, 9, 0.1) == pytest.approx(truth, abs=6)
     assert released.shape == (400, 16) and published.best_dimension(8.0, 2.0) == 1.0
+
+
+def test_the_dimension_is_chosen_without_looking_at_the_matrix():
+    """On a table with wide categories a lucky matrix hides changes; choosing k by it would bias distances."""
+    budget = ad.Budget(2.0, 1e-6, Unit.CELL)
+    chosen = {
+        ad.plan(people(20), SCHEMA, ad.DPPro(), budget, seed=ad.PublicSeed.given(str(i))).queries["rows"].dimension
+        for i in range(25)
+    }
+    assert len(chosen) == 1
+
+
+def test_distances_are_unbiased_over_planned_matrices():
+    z = np.array([1.0, 1.0, 0.7071, -0.7071, 0.0])
+    budget = ad.Budget(1.0, 1e-6, Unit.CELL)
+    seen = []
+    for index in range(400):
+        query = ad.plan(people(5), SCHEMA, ad.DPPro(), budget, seed=ad.PublicSeed.given(f"b{index}")).queries["rows"]
+        image = z @ (query.matrix * query.step)
+        seen.append(image @ image)
+    assert abs(np.mean(seen) - z @ z) < 4 * np.std(seen) / np.sqrt(len(seen))

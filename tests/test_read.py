@@ -99,9 +99,9 @@ def test_ten_thousand_columns(tmp_path):
     row = ",".join(["1234567.89"] * 10_000)
     table = open_table(write(tmp_path, "\n".join([names, *[row] * 20]) + "\n"))
     assert table.count() == 20
-    frame = next(table.batches(table.columns))
-    assert frame.shape == (20, 10_000)
-    assert next(table.batches(["column_9999"])).shape == (20, 1)
+    assert [frame.width for frame in table.batches(table.columns)][0] == 10_000
+    assert sum(frame.height for frame in table.batches(table.columns)) == 20
+    assert sum(frame.height for frame in table.batches(["column_9999"])) == 20
 
 
 def test_a_row_longer_than_a_block(tmp_path):

@@ -96,14 +96,15 @@ def sentence(epsilon: float, delta: float, neighbours: Neighbours, account: str,
     """
     factor = math.exp(epsilon)
     odds = f"{factor:.2f}" if factor < 100 else f"{factor:.3g}"
-    guess = factor / (1 + factor)
+    guess = 100 * factor / (1 + factor)
+    right = f"{guess:.0f}" if guess < 99 else f"{guess:.{min(2 + int(epsilon / 2.3), 12)}f}"
     knows = (
         "every other row of the table" if neighbours.unit is Unit.ROW else "every other cell, the same person's too,"
     )
     text = (
         f"Someone who knows {knows} cannot tell whether {_WHO[neighbours.unit]} {_CHANGE[neighbours.relation]}: the "
         f"release changes their odds about it by a factor of at most e^epsilon = {odds} (a 50:50 guess becomes at "
-        f"most {guess:.0%} right)"
+        f"most {right}% right)"
     )
     if delta > 0:
         text += f", except with probability {delta:g}"

@@ -29,7 +29,7 @@ Reals = NDArray[np.float64]
 
 
 def projection_factor(kind: ProjectionKind, dimension: int, width: int, columns: int) -> float:
-    """`Var|zR|^2 / |z|^4`, for a change z spread evenly over all columns (never less for any other z).
+    """`Var|zR|^2 / |z|^4`, for a change z spread evenly over all columns (never more for any other z).
 
     For unit rows and signs a change that sits in few columns is preserved better than this says.
     """

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,6 +27,7 @@ from adumbra.core.events import Event
 from adumbra.core.guarantee import Promise, Unit
 from adumbra.core.mechanism import Door, Draft, Reference, Setting
 from adumbra.core.query import EXACT, GaussianRecipe, RowMap
+from adumbra.core.randomness import PublicSeed
 from adumbra.core.space import Space
 from adumbra.core.validation import at_least, one_of, positive
 from adumbra.linalg.distances import distance_variance, projection_factor
@@ -227,13 +228,17 @@ def _stack(kind: ProjectionKind, setting: Setting, dimensions: list[int]) -> tup
 
 
 def _suited(kind: ProjectionKind, setting: Setting, squared: float) -> int:
-    """Candidate dimension of least predicted variance at this squared distance, with the noise it would get."""
+    """Candidate dimension of least predicted variance at this squared distance, with the noise it would get.
+
+    The noise is previewed on stand-in matrices from fixed keys, never on the one to be released: a choice that looked at
+    that one would favour dimensions where it happens to hide a change, and distances would come out too small.
+    """
     space = setting.space
 
     def variance(k: int) -> float:
-        query, _ = _stack(kind, setting, [k])
+        stand_ins = (_stack(kind, replace(setting, seed=PublicSeed.given(f"stand-in {i}")), [k])[0] for i in range(3))
         factor = projection_factor(kind, k, space.width, len(space.blocks))
-        sd = setting.preview(_LINE, query)
+        sd = max(setting.preview(_LINE, query) for query in stand_ins)
         return float(distance_variance(squared, factor=factor, dimension=k, noise_variance=sd**2, law="gaussian"))
 
     return min((k for k in _CANDIDATES if k <= max(space.width, 1)), key=variance)

@@ -37,7 +37,7 @@ __all__ = ["CellType", "Native", "Table", "give_back", "open_table"]
 Native = Literal["polars", "pandas", "pyarrow"]
 CellType = Literal["text", "number", "boolean", "time", "other"]
 
-_BLOCK = 8 * 2**20
+_BLOCK = 2**20  # the reader holds about twenty blocks; larger ones cost memory and gain no time
 _LARGEST_BLOCK = 512 * 2**20
 _TEXT = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 _PACKED = {".gz": "gzip", ".zst": "zstd"}
