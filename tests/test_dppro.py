@@ -128,7 +128,7 @@ def test_pure_epsilon_needs_no_delta():
     card = release.card
     assert card.noise["rows"].law == "laplace" and card.noise["rows"].slack == 0.0
     assert card.costs["cell/replace"] == pytest.approx(2.0, rel=1e-6)
-    assert "except with probability" not in card.promise
+    assert "delta" not in card.promise.split("A person")[0]
 
 
 def test_cell_release_is_listed_at_its_row_cost(tmp_path):

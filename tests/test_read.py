@@ -99,7 +99,7 @@ def test_ten_thousand_columns(tmp_path):
     row = ",".join(["1234567.89"] * 10_000)
     table = open_table(write(tmp_path, "\n".join([names, *[row] * 20]) + "\n"))
     assert table.count() == 20
-    assert [frame.width for frame in table.batches(table.columns)][0] == 10_000
+    assert next(table.batches(table.columns)).width == 10_000
     assert sum(frame.height for frame in table.batches(table.columns)) == 20
     assert sum(frame.height for frame in table.batches(["column_9999"])) == 20
 

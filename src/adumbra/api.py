@@ -72,7 +72,10 @@ def plan(
     row_bound: float | None = None,
 ) -> pipeline.Plan:
     """What `release` would measure, with which noise and at which cost; reads the table's shape only."""
-    return pipeline.plan(_job(table, schema, mechanism, budget, seed, row_bound, None))
+    planned = pipeline.plan(_job(table, schema, mechanism, budget, seed, row_bound, None))
+    if seed is not None:
+        seed.claim_freshness()  # the plan shows the matrix, so a release with this seed may no longer call it fresh
+    return planned
 
 
 def _job(
@@ -85,6 +88,4 @@ def _job(
     name: str | None,
 ) -> pipeline.Job:
     declared = schema if isinstance(schema, Schema) else Schema.load(schema)
-    return pipeline.prepare(
-        open_table(table), declared, mechanism, budget, seed=seed, row_bound=row_bound, name=name
-    )
+    return pipeline.prepare(open_table(table), declared, mechanism, budget, seed=seed, row_bound=row_bound, name=name)

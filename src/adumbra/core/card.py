@@ -77,38 +77,40 @@ class Card(_Frozen):
 
 
 _WHO = {
-    Unit.ROW: "one person's whole row",
-    Unit.CELL: "a single value of one person (one cell of the table)",
+    Unit.ROW: ("one person's whole row", "every other row of the table", "row"),
+    Unit.CELL: ("a single value of one person", "every other cell of the table, the same person's too,", "value"),
 }
 _CHANGE = {
-    Relation.REPLACE: "was replaced by any other that the schema allows",
-    Relation.ZERO_OUT: "was emptied",
-    Relation.ADD_REMOVE: "was added or left out",
+    Relation.REPLACE: ("had been any other that the schema allows", "between two possible {}s"),
+    Relation.ZERO_OUT: ("had been empty", "whether the {} was there or empty"),
+    Relation.ADD_REMOVE: ("had not been there", "whether the {} was there"),
 }
 
 
 def sentence(epsilon: float, delta: float, neighbours: Neighbours, account: str, row_epsilon: float | None) -> str:
     """What an attacker who knows everything else can and cannot learn, in plain words.
 
+    Delta is added to the likelihood of every conclusion. It is not the probability that the factor is exceeded: for
+    Gaussian noise that probability is several times delta.
+
     >>> n = Neighbours(Unit.ROW, Relation.REPLACE)
-    >>> sentence(1.0, 1e-6, n, "per-matrix", None)[:72]
-    "Someone who knows every other row of the table cannot tell whether one p"
+    >>> sentence(1.0, 1e-6, n, "per-matrix", None)[:78]
+    "Someone who knows every other row of the table cannot be sure of one person's "
     """
     factor = math.exp(epsilon)
     odds = f"{factor:.2f}" if factor < 100 else f"{factor:.3g}"
-    guess = 100 * factor / (1 + factor)
-    right = f"{guess:.0f}" if guess < 99 else f"{guess:.{min(2 + int(epsilon / 2.3), 12)}f}"
-    knows = (
-        "every other row of the table" if neighbours.unit is Unit.ROW else "every other cell, the same person's too,"
-    )
+    guess = min(100.0 * (factor + delta) / (1.0 + factor), 100.0)
+    digits = 1 if guess < 99 else min(2 + int(epsilon / 2.3), 12)
+    right = min(math.ceil(guess * 10**digits) / 10**digits, 100.0)
+    who, knows, what = _WHO[neighbours.unit]
+    change, question = _CHANGE[neighbours.relation]
+    extra = f", plus delta = {delta:g}" if delta > 0 else ""
     text = (
-        f"Someone who knows {knows} cannot tell whether {_WHO[neighbours.unit]} {_CHANGE[neighbours.relation]}: the "
-        f"release changes their odds about it by a factor of at most e^epsilon = {odds} (a 50:50 guess becomes at "
-        f"most {right}% right)"
+        f"Someone who knows {knows} cannot be sure of {who}: anything that this release shows them would have been "
+        f"nearly as likely if that {what} {change}. Nearly means: at most e^epsilon = {odds} "
+        f"times{extra}; a guess {question.format(what)} that stood at 50:50 is then right at most {right:.{digits}f}% "
+        "of the time. "
     )
-    if delta > 0:
-        text += f", except with probability {delta:g}"
-    text += ". "
     if neighbours.relation is not Relation.ADD_REMOVE:
         text += "They do learn the number of rows, the schema and everything on this card. "
     if neighbours.unit is Unit.CELL:
@@ -117,7 +119,8 @@ def sentence(epsilon: float, delta: float, neighbours: Neighbours, account: str,
             if row_epsilon is None
             else (f"epsilon {row_epsilon:.3g} (unit row, relation {neighbours.relation.value})")
         )
-        text += f"A person's whole row is protected far less by this release: {whole} at the same delta. "
+        less = "less" if row_epsilon is None or row_epsilon > epsilon * 1.001 else "no more than that"
+        text += f"A person's whole row is protected {less} by this release: {whole} at the same delta. "
     if account == "fresh-projection":
         text += (
             "This holds for neighbours fixed before the projection was drawn; the projection came from the operating "

@@ -26,7 +26,7 @@ class AdumbraError(Exception):
 
 
 class InputError(AdumbraError):
-    """Bad usage or bad input: nothing was spent, nothing was written (exit code 2)."""
+    """Bad usage or bad input (exit code 2): nothing was published. A charge made before it was found stays."""
 
 
 class Refused(AdumbraError):

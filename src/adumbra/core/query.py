@@ -43,6 +43,14 @@ class RowMap:
     step: float
     recipe: GaussianRecipe | None = None
 
+    def __post_init__(self) -> None:
+        """Keep a copy nobody can write to: what is charged for is what will be multiplied."""
+        if not np.issubdtype(self.matrix.dtype, np.integer) or self.matrix.ndim != 2:
+            raise TypeError("a row map needs a two-dimensional matrix of integers")
+        own = np.array(self.matrix, dtype=np.int64)
+        own.setflags(write=False)
+        object.__setattr__(self, "matrix", own)
+
     @property
     def dimension(self) -> int:
         """Numbers per row."""
@@ -58,11 +66,8 @@ class RowMap:
 
         A category has one non-zero coordinate, so its block contributes its largest entry, not their total.
         """
-        total = np.zeros(self.dimension)
-        magnitude = np.abs(self.matrix)
-        for block in space.blocks:
-            total += block.reach * magnitude[block.start : block.stop].max(axis=0)
-        return float(total.max(initial=0.0))
+        largest = np.maximum.reduceat(np.abs(self.matrix), space.starts, axis=0).astype(np.float64)
+        return float((space.reaches @ largest).max(initial=0.0))
 
     def answer(self, batch: NDArray[np.float64]) -> NDArray[np.float64]:
         """Exact integers, as float64: valid while `largest_sum` stays below `EXACT` (the meter checks)."""

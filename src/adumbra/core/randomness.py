@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from typing import Literal
 
 from adumbra.core.errors import InputError
@@ -30,20 +31,22 @@ class PublicSeed:
     False
     """
 
-    __slots__ = ("_unclaimed", "origin", "value")
+    __slots__ = ("_lock", "_maker", "origin", "value")
 
     def __init__(self, value: bytes, origin: Literal["operating-system", "given"]) -> None:
         if len(value) != 32:
             raise InputError("a seed of 32 bytes", f"{len(value)} bytes", "use PublicSeed.given(text)")
         self.value = value
         self.origin = origin
-        self._unclaimed = False
+        self._lock = threading.Lock()
+        self._maker: int | None = None
+        """Process that may still claim freshness; a fork is another process and may not."""
 
     @classmethod
     def fresh(cls) -> PublicSeed:
         """Draw a new seed from the operating system."""
         seed = cls(os.urandom(32), "operating-system")
-        seed._unclaimed = True
+        seed._maker = os.getpid()
         return seed
 
     @classmethod
@@ -59,13 +62,14 @@ class PublicSeed:
 
     def claim_freshness(self) -> bool:
         """True once, for a seed this process drew from the operating system; the claim is then used up."""
-        claim, self._unclaimed = self._unclaimed, False
-        return claim
+        with self._lock:
+            claim, self._maker = self._maker, None
+        return claim == os.getpid()
 
     @property
     def is_fresh(self) -> bool:
         """Whether `claim_freshness` would still answer True."""
-        return self._unclaimed
+        return self._maker == os.getpid()
 
     @property
     def hex(self) -> str:

@@ -22,7 +22,7 @@ from typing import Any, Literal, cast
 
 from adumbra.core.errors import InputError
 from adumbra.core.guarantee import Unit
-from adumbra.core.space import GRID, Block, Kind, Space
+from adumbra.core.space import GRID, HALF, Block, Kind, Space
 
 __all__ = ["MAX_VALUES", "Column", "Role", "Schema", "TableInfo", "Value", "heading", "toml_text"]
 
@@ -314,7 +314,7 @@ class Schema:
             steps = math.floor(row_bound * GRID)
         blocks, start = [], 0
         for column in self.released:
-            blocks.append(Block(column.name, cast(Kind, column.kind), start, column.width))
+            blocks.append(Block(column.name, cast(Kind, column.kind), start, column.width, _fallback(column)))
             start += column.width
         return Space(tuple(blocks), steps)
 
@@ -398,6 +398,19 @@ def toml_text(value: Value | list[Any]) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return repr(value)
+
+
+def _fallback(column: Column) -> int | None:
+    """The declared `missing` in encoded form, as `Block.fallback` wants it (the arithmetic is that of encoding)."""
+    if column.missing is None:
+        return None
+    if column.kind == "category":
+        return column.values.index(column.missing)
+    if column.kind == "flag":
+        return HALF if column.missing else -HALF
+    low, high = cast(float, column.low), cast(float, column.high)
+    width = high - low
+    return max(-HALF, min(HALF, round((cast(float, column.missing) - (low + width / 2)) / width * GRID)))
 
 
 def heading(name: str) -> str:

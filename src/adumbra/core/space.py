@@ -10,7 +10,8 @@ exactly the number whose sensitivity was proved (docs/proofs/grid.md).
 | flag | 1 | -GRID/2 (no) or GRID/2 (yes) |
 | category | one per declared value | CATEGORY_STEPS at the cell's value, 0 elsewhere |
 
-An empty cell (missing, unknown, with no declared fallback) is 0 in all its coordinates. So in encoded units a
+An empty cell (missing, unknown) takes its column's declared fallback; with none declared it is 0 in all its
+coordinates. So in encoded units a
 number or flag that moves across its whole range, and a category that changes, each move by a squared
 distance of 1 (the category by a hair less: CATEGORY_STEPS is rounded towards zero).
 """
@@ -19,7 +20,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["CATEGORY_STEPS", "GRID", "HALF", "Block", "Kind", "Space"]
 
@@ -38,6 +43,8 @@ class Block:
     kind: Kind
     start: int
     width: int
+    fallback: int | None = None
+    """Where an empty cell goes: grid steps (number, flag) or the position of a value (category); None: to 0."""
 
     @property
     def stop(self) -> int:
@@ -46,7 +53,7 @@ class Block:
 
     @property
     def reach(self) -> int:
-        """Largest L2 norm of the cell, in grid steps (the empty cell has norm 0)."""
+        """Largest L2 norm of the cell, in grid steps."""
         return CATEGORY_STEPS if self.kind == "category" else HALF
 
     @property
@@ -55,6 +62,18 @@ class Block:
         if self.kind != "category":
             return GRID * GRID
         return (2 if self.width > 1 else 1) * CATEGORY_STEPS * CATEGORY_STEPS
+
+    @property
+    def emptied(self) -> int:
+        """Largest change of a number or flag when it is emptied, in grid steps."""
+        return HALF + abs(self.fallback or 0)
+
+    @property
+    def emptied_squared(self) -> int:
+        """Largest squared L2 distance between a value of the cell and the empty cell, in grid steps."""
+        if self.kind != "category":
+            return self.emptied**2
+        return CATEGORY_STEPS**2 if self.fallback is None else self.span_squared
 
 
 @dataclass(frozen=True)
@@ -68,6 +87,16 @@ class Space:
     blocks: tuple[Block, ...]
     row_bound: int | None = None
 
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """First coordinate of each block."""
+        return np.array([block.start for block in self.blocks], dtype=np.int64)
+
+    @cached_property
+    def reaches(self) -> NDArray[np.float64]:
+        """`Block.reach` of each block."""
+        return np.array([block.reach for block in self.blocks], dtype=np.float64)
+
     @property
     def width(self) -> int:
         """Number of coordinates."""
@@ -78,6 +107,19 @@ class Space:
         """Upper bound on the L2 norm of a row, in grid steps."""
         cells = math.sqrt(sum(b.reach**2 for b in self.blocks)) * (1 + 1e-12)
         return cells if self.row_bound is None else min(cells, float(self.row_bound))
+
+    @property
+    def has_fallback(self) -> bool:
+        """Whether some empty cell goes elsewhere than to 0."""
+        return any(block.fallback is not None for block in self.blocks)
+
+    @property
+    def emptied(self) -> float:
+        """Upper bound on the L2 distance between a row and the empty row, in grid steps."""
+        cells = math.sqrt(sum(b.emptied_squared for b in self.blocks)) * (1 + 1e-12)
+        if self.row_bound is None:
+            return cells
+        return min(cells, (2.0 if self.has_fallback else 1.0) * self.row_bound)
 
     @property
     def span(self) -> float:

@@ -18,6 +18,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,7 +27,7 @@ from adumbra.core.errors import InputError
 from adumbra.core.events import Event
 from adumbra.core.guarantee import Promise, Unit
 from adumbra.core.mechanism import Door, Draft, Reference, Setting
-from adumbra.core.query import EXACT, GaussianRecipe, RowMap
+from adumbra.core.query import GaussianRecipe, RowMap
 from adumbra.core.randomness import PublicSeed
 from adumbra.core.space import Space
 from adumbra.core.validation import at_least, one_of, positive
@@ -162,6 +163,7 @@ class DPPro:
             parameters=resolved.parameters,
         )
 
+    @lru_cache(maxsize=4)  # noqa: B019 - values are small, keys are public, and plan, outlook and run ask the same
     def _resolve(self, setting: Setting) -> _Resolved:
         kind = self._kind(setting)
         space = setting.space
@@ -218,20 +220,14 @@ def _stack(kind: ProjectionKind, setting: Setting, dimensions: list[int]) -> tup
             part = draw(kind, key, space, k)
             parts.append(np.rint(part.matrix * (part.step * math.sqrt(share) / ROUNDING)).astype(np.int64))
         query = RowMap(np.hstack(parts), ROUNDING)
-    if query.largest_sum(space) >= EXACT:
-        raise InputError(
-            "a table whose projections stay exact in 53 bits",
-            f"{space.width} coordinates",
-            "drop some columns",
-        )
     return query, shares
 
 
 def _suited(kind: ProjectionKind, setting: Setting, squared: float) -> int:
     """Candidate dimension of least predicted variance at this squared distance, with the noise it would get.
 
-    The noise is previewed on stand-in matrices from fixed keys, never on the one to be released: a choice that looked at
-    that one would favour dimensions where it happens to hide a change, and distances would come out too small.
+    The noise is previewed on stand-in matrices from fixed keys, never on the one to be released: a choice that looked
+    at that one would favour dimensions where it happens to hide a change, and distances would come out too small.
     """
     space = setting.space
 

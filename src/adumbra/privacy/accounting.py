@@ -149,7 +149,7 @@ class _Account:
 class _Costs:
     """The events that can be noticed at all, in the units of their own noise."""
 
-    accounts: tuple[_Account, ...]
+    account: _Account
     pure: float | None
     """Sum of epsilons when every event is Laplace: what holds at delta 0."""
     slack: float
@@ -158,7 +158,7 @@ class _Costs:
     def of(events: Sequence[Event], neighbours: Neighbours) -> _Costs | None:
         """None when some event has no finite bound for these neighbours."""
         plain, losses, slack = list[float](), list[float](), list[float]()
-        fresh = list[_Fresh]()
+        fresh = list[_Law]()
         for event in events:
             check_event(event)
             bound = event.bound(neighbours)
@@ -174,25 +174,26 @@ class _Costs:
             elif projection is None:
                 plain.append(ratio**2)
             else:
-                stretched = bound > projection.distance + projection.rounding
-                fresh.append(_Fresh(ratio**2, _projected(projection, event.scale), stretched))
+                # Always averaged over the matrix, even when the one drawn was lucky: an account that looked at
+                # the matrix would let an owner spend what luck left over, and a cap would admit twice its delta.
+                fresh.append(_projected(projection, event.scale))
         total = _sum([_response(cost) for cost in losses])
-        accounts = tuple(_Account.of(total, squares) for squares in _summed_squares(plain, fresh))
+        squares = _sum(fresh).plus(_Law.point(math.fsum(plain)))
         pure = None if plain or fresh else math.fsum(losses)
-        return _Costs(accounts, pure, math.fsum(slack))
+        return _Costs(_Account.of(total, squares), pure, math.fsum(slack))
 
     def epsilon(self, delta: float) -> float:
         """Without the sampler's slack."""
         best = self.pure if self.pure is not None else math.inf
         if delta > 0.0:
-            best = min([best, *(account.epsilon(delta) for account in self.accounts)])
+            best = min(best, self.account.epsilon(delta))
         return best
 
     def delta(self, epsilon: float) -> float:
         """Without the sampler's slack."""
         if self.pure is not None and epsilon >= self.pure:
             return 0.0
-        return min(account.delta(epsilon) for account in self.accounts)
+        return self.account.delta(epsilon)
 
 
 def _response(cost: float) -> _Law:
@@ -205,27 +206,6 @@ def _projected(fresh: FreshProjection, scale: float) -> _Law:
     """Law of mu^2 over the draw of a fresh projection."""
     ends, masses, rest = chi2_cells(fresh.dimension)
     return _Law(((fresh.distance * np.sqrt(ends) + fresh.rounding) / scale) ** 2, masses, rest)
-
-
-@dataclass(frozen=True)
-class _Fresh:
-    """A fresh projection: mu^2 by its own matrix, or the law of mu^2 over the draw of the matrix."""
-
-    own: float
-    law: _Law
-    stretched: bool
-    """Whether its own matrix does worse than a typical one."""
-
-
-def _summed_squares(plain: list[float], fresh: list[_Fresh]) -> list[_Law]:
-    """Each sound account of the summed mu^2: every matrix as drawn; all averaged; only the stretched averaged."""
-    choices = {tuple(False for _ in fresh), tuple(True for _ in fresh), tuple(f.stretched for f in fresh)}
-    laws = []
-    for choice in sorted(choices):
-        pairs = list(zip(fresh, choice, strict=True))
-        fixed = math.fsum(plain + [f.own for f, averaged in pairs if not averaged])
-        laws.append(_sum([f.law for f, averaged in pairs if averaged]).plus(_Law.point(fixed)))
-    return laws
 
 
 def epsilon_of(events: Sequence[Event], neighbours: Neighbours, delta: float) -> float:

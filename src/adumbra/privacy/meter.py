@@ -14,8 +14,8 @@ import os
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +27,12 @@ from adumbra.core.guarantee import Promise, Relation, Unit
 from adumbra.core.query import EXACT, RowMap
 from adumbra.core.rows import PrivateRows
 from adumbra.core.space import CATEGORY_STEPS, GRID, HALF, Space
+from adumbra.linalg.lattice_tables import LARGEST_T
 from adumbra.linalg.projections import ROUNDING, gaussian_matrix
 from adumbra.privacy import calibrate, noise
 from adumbra.privacy.sensitivity import bounds, row_distance, sensitivity
 
-__all__ = ["Calibration", "Meter", "NoisyRows", "Till", "calibrated", "noise_threads"]
+__all__ = ["Calibration", "Meter", "NoisyRows", "Till", "calibrated", "noise_threads", "preview_sd"]
 
 Reals = NDArray[np.float64]
 
@@ -63,55 +64,78 @@ class NoisyRows:
     calibration: Calibration
 
 
+@dataclass(frozen=True)
+class _Scale:
+    """The noise of one line, before its cost for other neighbours is worked out."""
+
+    law: Literal["gaussian", "laplace"]
+    steps: float
+    account: str
+    slack: float = 0.0
+    projections: dict[str, FreshProjection] = field(default_factory=dict)
+
+
 def calibrated(query: RowMap, space: Space, promise: Promise, *, share: float, rows: int, fresh: bool) -> Calibration:
     """Noise for one line that may use `share` of the promise.
 
     Guarantee: the event, accounted at the promise's neighbours and delta, costs at most the line's share: mu^2
     shares add up to the whole for Gaussian lines, epsilon shares for Laplace lines.
     """
+    scale = _scale(query, space, promise, share, rows, fresh)
+    sensitivities = bounds(query, space, "l1" if scale.law == "laplace" else "l2")
+    event = Event(scale.law, scale.steps * query.answer_step, sensitivities, scale.projections, scale.slack)
+    return Calibration(event, scale.steps, scale.account)
+
+
+def preview_sd(query: RowMap, space: Space, promise: Promise, *, share: float, rows: int, fresh: bool) -> float:
+    """Standard deviation that `calibrated` would give, without the cost for every other pair of neighbours."""
+    scale = _scale(query, space, promise, share, rows, fresh)
+    return Event(scale.law, scale.steps * query.answer_step, {}).sd
+
+
+def _scale(query: RowMap, space: Space, promise: Promise, share: float, rows: int, fresh: bool) -> _Scale:
     if promise.neighbours.unit is Unit.CELL and space.row_bound is not None:
         raise InputError(
             "no row bound with unit cell (clipping a row couples its cells)",
             "unit cell with a row bound",
             "leave out --row-bound, or use --unit row",
         )
-    key = str(promise.neighbours)
-    pure = promise.delta == 0.0
-    sensitivities = bounds(query, space, "l1" if pure else "l2")
-    if key not in sensitivities:
-        sensitivity(query, space, promise.neighbours)  # refuses add-remove by name
-    if query.largest_sum(space) >= EXACT:
+    largest = query.largest_sum(space)
+    if largest >= EXACT:
         raise InputError(
             "sums that stay exact (below 2^53)",
-            f"a map over {space.width} coordinates whose sums can reach {query.largest_sum(space):.3g}",
+            f"a map over {space.width} coordinates whose sums can reach {largest:.3g}",
             "use fewer columns or a coarser map",
         )
-    if pure:
-        scale = sensitivities[key] / (promise.epsilon * share)
-        steps = _outward(scale / query.answer_step)
-        event = Event("laplace", steps * query.answer_step, sensitivities)
-        return Calibration(event, steps, "pure")
+    if promise.delta == 0.0:
+        bound = sensitivity(query, space, promise.neighbours, "l1")
+        return _Scale("laplace", _steps(bound / (promise.epsilon * share), query), "pure")
     slack = noise.gaussian_slack_per_draw() * rows * query.dimension
     delta = promise.delta - _slack_delta(promise, slack)
-    mu = calibrate.mu_for(promise.epsilon, delta) * math.sqrt(share)
-    scale, account = sensitivities[key] / mu, "per-matrix"
     projections: dict[str, FreshProjection] = {}
     if fresh and share == 1.0 and promise.neighbours.unit is Unit.ROW:
         projections = _fresh_projections(query, space)
-    if key in projections:
-        # Not "whichever is smaller": the fresh account averages over the matrix, so the choice of account (and
-        # of everything else about the noise) must not look at the matrix.
-        mixture = projections[key]
-        account = "fresh-projection"
-        scale = calibrate.fresh_sigma_for(promise.epsilon, delta, mixture.dimension, mixture.distance, mixture.rounding)
-    steps = _outward(scale / query.answer_step)
-    event = Event("gaussian", steps * query.answer_step, sensitivities, projections, slack)
-    return Calibration(event, steps, account)
+    mixture = projections.get(str(promise.neighbours))
+    if mixture is None:
+        mu = calibrate.mu_for(promise.epsilon, delta) * math.sqrt(share)
+        bound = sensitivity(query, space, promise.neighbours)
+        return _Scale("gaussian", _steps(bound / mu, query), "per-matrix", slack, projections)
+    # Not "whichever is smaller": the fresh account averages over the matrix, so the choice of account (and of
+    # everything else about the noise) must not look at the matrix.
+    sigma = calibrate.fresh_sigma_for(promise.epsilon, delta, mixture.dimension, mixture.distance, mixture.rounding)
+    return _Scale("gaussian", _steps(sigma, query), "fresh-projection", slack, projections)
 
 
-def _outward(steps: float) -> float:
+def _steps(scale: float, query: RowMap) -> float:
     """A hair more noise than asked, so that no rounding of float64 can make it a hair less."""
-    return max(steps, 16.0) * (1.0 + 1e-12)
+    steps = max(scale / query.answer_step, 16.0) * (1.0 + 1e-12)
+    if steps > LARGEST_T:
+        raise InputError(
+            "noise that the sampler can draw",
+            f"a scale of {scale:.3g} in encoded units",
+            "give a larger epsilon, or release fewer columns",
+        )
+    return steps
 
 
 def _slack_delta(promise: Promise, slack: float) -> float:

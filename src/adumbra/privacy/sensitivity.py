@@ -45,11 +45,14 @@ def sensitivity(query: RowMap, space: Space, neighbours: Neighbours, norm: Norm 
             "use --relation replace, or a mechanism that releases no row per person",
         )
     rounded = query.matrix.astype(np.float64)
-    row = _row(rounded, space, neighbours.relation, norm)
-    bound = row
-    if neighbours.unit is Unit.CELL and space.row_bound is None:
-        bound = min(row, _cells(rounded, space, neighbours.relation, norm).max())
-    return float(bound * query.answer_step * OUTWARD)
+    if neighbours.unit is Unit.ROW:
+        bound = _row(rounded, space, neighbours.relation, norm)
+    elif space.row_bound is None:
+        bound = float(_cells(rounded, space, neighbours.relation, norm).max(initial=0.0))
+    else:
+        # Changing or emptying one cell of a clipped row turns the whole row: any two clipped rows may come out.
+        bound = _row(rounded, space, Relation.REPLACE, norm)
+    return bound * query.answer_step * OUTWARD
 
 
 def bounds(query: RowMap, space: Space, norm: Norm) -> dict[str, float]:
@@ -60,20 +63,17 @@ def bounds(query: RowMap, space: Space, norm: Norm) -> dict[str, float]:
 
 def row_distance(space: Space, relation: Relation) -> float:
     """Largest L2 distance, in encoded units, between a row and its neighbour (before any map)."""
-    return (space.reach if relation is Relation.ZERO_OUT else space.span) / GRID * OUTWARD
+    return (space.emptied if relation is Relation.ZERO_OUT else space.span) / GRID * OUTWARD
 
 
 def _cells(matrix: Matrix, space: Space, relation: Relation, norm: Norm) -> Matrix:
     """For each column, how far the answer moves when only that cell changes (in integer steps)."""
-    out = np.empty(len(space.blocks))
+    stretch = np.array([_stretch(block, relation) for block in space.blocks], dtype=np.float64)
+    out: Matrix = np.maximum.reduceat(_norms(matrix, norm), space.starts) * stretch
     for index, block in enumerate(space.blocks):
-        rows = matrix[block.start : block.stop]
-        if block.kind != "category":
-            out[index] = (block.reach if relation is Relation.ZERO_OUT else GRID) * _norms(rows, norm)[0]
-        elif relation is Relation.ZERO_OUT:
-            out[index] = CATEGORY_STEPS * _norms(rows, norm).max()
-        else:
-            out[index] = CATEGORY_STEPS * _widest_pair(rows, norm)
+        # An emptied category without a fallback moves by one row of the matrix, which is what `out` holds already.
+        if block.kind == "category" and (relation is Relation.REPLACE or block.fallback is not None):
+            out[index] = CATEGORY_STEPS * _widest_pair(matrix[block.start : block.stop], norm)
     return out
 
 
@@ -99,13 +99,15 @@ def _row(matrix: Matrix, space: Space, relation: Relation, norm: Norm) -> float:
     """Smallest of the valid bounds on the change of one whole row's answer (in integer steps)."""
     if not space.blocks:
         return 0.0
-    distance = space.reach if relation is Relation.ZERO_OUT else space.span
+    distance = space.emptied if relation is Relation.ZERO_OUT else space.span
     spectral = distance * _operator_norm(matrix)
     if norm == "l1":
         # |v|_1 <= sqrt(k) |v|_2, and the triangle inequality over the cells
         spectral *= math.sqrt(matrix.shape[1])
         return float(min(spectral, _cells(matrix, space, relation, norm).sum()))
     cells = _cells(matrix, space, relation, norm)
+    if space.has_fallback:  # emptying is then one replacement among others
+        relation = Relation.REPLACE
     return float(min(spectral, cells.sum(), _box(matrix, space, relation, cells)))
 
 
@@ -126,12 +128,11 @@ def _box(matrix: Matrix, space: Space, relation: Relation, cells: Matrix) -> flo
     gram = matrix @ matrix.T
     count = len(space.blocks)
     limit = np.outer(cells, cells)
-    starts = np.array([b.start for b in space.blocks])
     reach = np.array([_stretch(b, relation) for b in space.blocks], dtype=float)
     # Between plain columns: |G| times both ranges. For categories: spread of G over the block's values, with
     # the empty cell (0) among them, in each direction in turn.
-    low = np.minimum(np.minimum.reduceat(gram, starts, axis=0), 0.0)
-    high = np.maximum(np.maximum.reduceat(gram, starts, axis=0), 0.0)
+    low = np.minimum(np.minimum.reduceat(gram, space.starts, axis=0), 0.0)
+    high = np.maximum(np.maximum.reduceat(gram, space.starts, axis=0), 0.0)
     if relation is Relation.ZERO_OUT:
         side = np.maximum(high, -low)  # one value against empty
     else:
@@ -157,7 +158,7 @@ def _box(matrix: Matrix, space: Space, relation: Relation, cells: Matrix) -> flo
 def _stretch(block: Block, relation: Relation) -> int:
     if block.kind == "category":
         return CATEGORY_STEPS
-    return block.reach if relation is Relation.ZERO_OUT else GRID
+    return block.emptied if relation is Relation.ZERO_OUT else GRID
 
 
 def _category_pair(gram: Matrix, a: Block, b: Block) -> float:

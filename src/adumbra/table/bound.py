@@ -1,4 +1,4 @@
-"""Clip rows to a declared L2 norm, in exact whole numbers.
+"""Clip rows to a declared L2 norm, in exact whole numbers, and hand them on in batches of one size.
 
 A row longer than the bound is shrunk along its own direction and every coordinate is cut towards zero, so
 that its exact squared length, a whole number, is at most the square of the bound. Nothing about other rows is
@@ -7,6 +7,7 @@ used (docs/proofs/grid.md).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from adumbra.core.errors import InputError
 from adumbra.core.validation import at_least
 
-__all__ = ["clip_rows"]
+__all__ = ["clip_rows", "regrouped"]
 
 _EXACT = 2.0**53
 
@@ -53,6 +54,21 @@ def clip_rows(values: NDArray[Any], row_bound: int) -> tuple[NDArray[np.float64]
         factor[left] *= 1 - nudge
         nudge *= 2
     return rows, len(over)
+
+
+def regrouped(batches: Iterator[NDArray[np.float64]], rows: int) -> Iterator[NDArray[np.float64]]:
+    """The same rows in the same order, exactly `rows` at a time (the last batch may be shorter)."""
+    waiting: list[NDArray[np.float64]] = []
+    held = 0
+    for batch in batches:
+        waiting.append(batch)
+        held += len(batch)
+        while held >= rows:
+            joined = waiting[0] if len(waiting) == 1 else np.concatenate(waiting)
+            yield joined[:rows]
+            waiting, held = [joined[rows:]], held - rows
+    if held:
+        yield np.concatenate(waiting)
 
 
 def _squared(rows: NDArray[np.float64]) -> NDArray[np.float64]:

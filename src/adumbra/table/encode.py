@@ -251,8 +251,10 @@ def _codes(series: pl.Series, column: Column) -> _Codes:
         return text.replace_strict(["false", "true"], place, default=-1, return_dtype=pl.Int64).to_numpy(), (
             _no_text(text)
         )
-    code = text.cast(pl.Enum(values), strict=False).to_physical().cast(pl.Int64).fill_null(-1)
-    return code.to_numpy(), _no_text(text)
+    code = np.array(text.cast(pl.Enum(values), strict=False).to_physical().cast(pl.Int64).fill_null(-1).to_numpy())
+    # A reader that turned 1 into 1.0 on account of another row leaves "1.0" behind: met by the number it spells.
+    number, _ = _floats(series)
+    return np.where(code < 0, _match(number, column, narrow=False), code), _no_text(text)
 
 
 def _match(number: NDArray[np.float64], column: Column, *, narrow: bool) -> NDArray[np.int64]:

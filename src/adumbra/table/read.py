@@ -228,6 +228,7 @@ class _Ended(io.RawIOBase):
         super().__init__()
         self._stream = stream
         self._mark = b'\n""' + delimiter.encode() * (width - 1) + b"\n"
+        self._last = b""
 
     def readable(self) -> bool:
         return True
@@ -237,10 +238,13 @@ class _Ended(io.RawIOBase):
         while len(data) < size:
             more = self._stream.read(size - len(data))
             if not more:
+                if (data[-1:] or self._last) == b"\n" and self._mark[:1] == b"\n":
+                    self._mark = self._mark[1:]  # the last line is closed: no blank one before the mark
                 left = size - len(data)
                 data, self._mark = data + self._mark[:left], self._mark[left:]
                 break
             data += more
+        self._last = data[-1:] or self._last
         return data
 
 
@@ -315,7 +319,13 @@ class _TextTable(Table):
                     column_names=list(self.columns),
                     skip_rows_after_names=1,
                 ),
-                pacsv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=note),
+                pacsv.ParseOptions(
+                    delimiter=self._delimiter,
+                    newlines_in_values=True,
+                    # in a table of one column a blank line is a row whose only cell is empty
+                    ignore_empty_lines=len(self.columns) > 1,
+                    invalid_row_handler=note,
+                ),
                 pacsv.ConvertOptions(
                     column_types=dict.fromkeys(self.columns, pa.string()),
                     include_columns=list(columns),
