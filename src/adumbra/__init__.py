@@ -7,22 +7,65 @@
 
 from __future__ import annotations
 
-from adumbra.answer.projected import Estimate as Estimate
-from adumbra.answer.release import Release as Release
-from adumbra.answer.release import load as load
-from adumbra.api import plan as plan
-from adumbra.api import release as release
-from adumbra.core.card import Card as Card
-from adumbra.core.errors import AdumbraError as AdumbraError
-from adumbra.core.errors import InputError as InputError
-from adumbra.core.errors import Refused as Refused
-from adumbra.core.guarantee import Budget as Budget
-from adumbra.core.guarantee import Neighbours as Neighbours
-from adumbra.core.guarantee import Relation as Relation
-from adumbra.core.guarantee import Unit as Unit
-from adumbra.core.randomness import PublicSeed as PublicSeed
-from adumbra.core.schema import Schema as Schema
-from adumbra.mechanisms.dppro import DPPro as DPPro
-from adumbra.privacy.ledger import Ledger as Ledger
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from adumbra.answer.projected import Estimate as Estimate
+    from adumbra.answer.release import Release as Release
+    from adumbra.answer.release import load as load
+    from adumbra.api import plan as plan
+    from adumbra.api import release as release
+    from adumbra.core.card import Card as Card
+    from adumbra.core.errors import AdumbraError as AdumbraError
+    from adumbra.core.errors import InputError as InputError
+    from adumbra.core.errors import Refused as Refused
+    from adumbra.core.guarantee import Budget as Budget
+    from adumbra.core.guarantee import Neighbours as Neighbours
+    from adumbra.core.guarantee import Relation as Relation
+    from adumbra.core.guarantee import Unit as Unit
+    from adumbra.core.randomness import PublicSeed as PublicSeed
+    from adumbra.core.schema import Schema as Schema
+    from adumbra.mechanisms.dppro import DPPro as DPPro
+    from adumbra.privacy.ledger import Ledger as Ledger
 
 __version__ = "0.1.0"
+
+# Where each public name lives. Names are imported when first used: numpy, polars and numba take a second to load,
+# and `adumbra --help` needs none of them. A test holds this table to the imports above, which type checkers read.
+_HOMES = {
+    "Estimate": "answer.projected",
+    "Release": "answer.release",
+    "load": "answer.release",
+    "plan": "api",
+    "release": "api",
+    "Card": "core.card",
+    "AdumbraError": "core.errors",
+    "InputError": "core.errors",
+    "Refused": "core.errors",
+    "Budget": "core.guarantee",
+    "Neighbours": "core.guarantee",
+    "Relation": "core.guarantee",
+    "Unit": "core.guarantee",
+    "PublicSeed": "core.randomness",
+    "Schema": "core.schema",
+    "DPPro": "mechanisms.dppro",
+    "Ledger": "privacy.ledger",
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        """Import a public name on first use."""
+        from importlib import import_module
+
+        if name == "sklearn":  # the whole module: scikit-learn is loaded only for those who ask
+            return import_module("adumbra.sklearn")
+        if name not in _HOMES:
+            raise AttributeError(f"module 'adumbra' has no attribute {name!r}")
+        value = getattr(import_module(f"adumbra.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+
+    def __dir__():
+        """Public names, loaded or not."""
+        return sorted({*globals(), *_HOMES})
