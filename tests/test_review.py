@@ -84,7 +84,8 @@ def test_emptying_a_cell_of_a_one_column_file_keeps_the_row(tmp_path):
 # ---- one cell, one block
 
 
-CODES = ad.Schema.from_dict({"columns": {"g": {"kind": "category", "values": ["1", "2", "3", "absent"]}}})
+CODE_VALUES = ["1", "2", "3", "absent", "2020-01-01 00:00:00", "2020-01-02 00:00:00", "2020-01-03 00:00:00"]
+CODES = ad.Schema.from_dict({"columns": {"g": {"kind": "category", "values": CODE_VALUES}}})
 
 
 @pytest.mark.parametrize(
@@ -99,6 +100,11 @@ CODES = ad.Schema.from_dict({"columns": {"g": {"kind": "category", "values": ["1
             pd.Series([1.0, 2.0, 3.0, 1.0]),
             pd.Series([1.0, "absent", 3.0, 1.0]),
             id="floats become objects when one is a word",
+        ),
+        pytest.param(
+            pd.to_datetime(pd.Series(["2020-01-01", "2020-01-02", "2020-01-03", "2020-01-01"])),
+            pd.Series([pd.Timestamp("2020-01-01"), "absent", pd.Timestamp("2020-01-03"), pd.Timestamp("2020-01-01")]),
+            id="dates become objects when one is a word",
         ),
     ],
 )

@@ -232,7 +232,11 @@ def _suited(kind: ProjectionKind, setting: Setting, squared: float) -> int:
     space = setting.space
 
     def variance(k: int) -> float:
-        stand_ins = (_stack(kind, replace(setting, seed=PublicSeed.given(f"stand-in {i}")), [k])[0] for i in range(3))
+        # Only where a category has more values than dimensions does the sensitivity vary much between matrices.
+        count = 3 if any(block.width > k for block in space.blocks) else 1
+        stand_ins = (
+            _stack(kind, replace(setting, seed=PublicSeed.given(f"stand-in {i}")), [k])[0] for i in range(count)
+        )
         factor = projection_factor(kind, k, space.width, len(space.blocks))
         sd = max(setting.preview(_LINE, query) for query in stand_ins)
         return float(distance_variance(squared, factor=factor, dimension=k, noise_variance=sd**2, law="gaussian"))

@@ -128,6 +128,9 @@ def _box(matrix: Matrix, space: Space, relation: Relation, cells: Matrix) -> flo
     gram = matrix @ matrix.T
     count = len(space.blocks)
     limit = np.outer(cells, cells)
+    if not categories:
+        stretch = np.array([_stretch(b, relation) for b in space.blocks], dtype=float)
+        return math.sqrt(float(np.minimum(np.abs(gram) * np.outer(stretch, stretch), limit).sum()))
     reach = np.array([_stretch(b, relation) for b in space.blocks], dtype=float)
     # Between plain columns: |G| times both ranges. For categories: spread of G over the block's values, with
     # the empty cell (0) among them, in each direction in turn.

@@ -566,7 +566,8 @@ def _from_pandas(frame: Any) -> pl.DataFrame:
     columns: dict[str, pl.Series] = {}
     for name in frame.columns:
         column: Any = frame[name]
-        if column.dtype == object or str(column.dtype) == "category":
+        # dates too: pandas keeps them as objects once one cell of the column is something else
+        if column.dtype == object or str(column.dtype) == "category" or getattr(column.dtype, "kind", "") in "mM":
             cells = [None if missing else str(cell) for cell, missing in zip(column, column.isna(), strict=True)]
             columns[name] = pl.Series(name, cells, dtype=pl.String)
         else:
