@@ -2,7 +2,7 @@
 
 Reading it is enough to check the order that the promise rests on:
 
-1. everything that can be refused is refused (arguments, schema, columns, a full parse of the table, the place to write);
+1. what can be refused is refused (arguments, schema, columns, a full parse of the table, the place to write);
 2. the noise is calibrated from public facts;
 3. the meter charges the ledger, durably;
 4. rows are read again, answered exactly and noised, batch by batch, into a temporary folder;
@@ -14,6 +14,7 @@ A crash before 3 costs nothing; after 3 the charge stays; before 5 no release fo
 from __future__ import annotations
 
 import secrets
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -36,9 +37,9 @@ from adumbra.core.schema import Schema
 from adumbra.core.space import Space
 from adumbra.core.validation import positive
 from adumbra.privacy.ledger import Ledger
-from adumbra.privacy.meter import Calibration, Meter, calibrated
+from adumbra.privacy.meter import Calibration, Meter, calibrated, preview_sd
 from adumbra.publish import Facts, costs_of, publish
-from adumbra.table.bound import clip_rows
+from adumbra.table.bound import clip_rows, regrouped
 from adumbra.table.encode import Repairs, check_columns, encode
 from adumbra.table.read import Table
 
@@ -123,10 +124,19 @@ def prepare(
 
     def preview(line: str, query: RowMap) -> float:
         share = mechanism.lines[line]
-        return calibrated(query, space, promise, share=share, rows=rows, fresh=seed.is_fresh).event.sd
+        return preview_sd(query, space, promise, share=share, rows=rows, fresh=seed.is_fresh)
 
     setting = Setting(space, rows, neighbours, seed, preview)
-    return Job(table, schema, mechanism, promise, setting, name or schema.table.name or table.name)
+    return Job(table, schema, mechanism, promise, setting, _name(name or schema.table.name or table.name))
+
+
+def _name(name: str) -> str:
+    """A name the card can carry: found out before the charge, not when the card is written."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise InputError("a table name in UTF-8", repr(name), "pass --name") from None
+    return name
 
 
 def plan(job: Job) -> Plan:
@@ -139,9 +149,7 @@ def plan(job: Job) -> Plan:
         )
         for line, query in queries.items()
     }
-    return Plan(
-        job, queries, calibrations, costs_of([c.event for c in calibrations.values()], job.promise.delta)
-    )
+    return Plan(job, queries, calibrations, costs_of([c.event for c in calibrations.values()], job.promise.delta))
 
 
 def release(
@@ -172,12 +180,18 @@ def release(
 
     meter = Meter(_private_rows(job, notes), job.promise, job.mechanism.lines, till)
     facts = Facts(release_id, job.name, job.mechanism, job.promise, job.setting, job.schema.to_dict())
-    numbers = job.setting.rows * sum(query.dimension for query in planned.queries.values())
-    with publish(target, facts, numbers=numbers, csv=csv, signing_key=signing_key) as publication:
-        draft = job.mechanism.run(meter, job.setting)
-        for done in publication.rows(draft):
-            progress("releasing", done, job.setting.rows)
-        publication.finish(draft, meter.done)
+    queries = planned.queries.values()
+    numbers = sum(job.setting.rows * query.dimension + query.matrix.size for query in queries)
+    try:
+        with publish(target, facts, numbers=numbers, csv=csv, signing_key=signing_key) as publication:
+            draft = job.mechanism.run(meter, job.setting)
+            for done in publication.rows(draft):
+                progress("releasing", done, job.setting.rows)
+            publication.finish(draft, meter.done)
+    except BaseException:
+        if out is None:
+            shutil.rmtree(target.parent, ignore_errors=True)
+        raise
     checkpoint("released")
     return ReleaseFolder.open(target), notes
 
@@ -206,9 +220,11 @@ def _private_rows(job: Job, notes: OwnerNotes) -> PrivateRows:
     """Bind reading, encoding and clipping; nothing is read until the meter asks."""
     names = [column.name for column in job.schema.released]
     bound = job.space.row_bound
+    # one-hot categories can make a row very wide; keep a batch near 64 MB
+    rows = max(1, min(16384, 2**23 // max(job.space.width, 1)))
 
-    def batches() -> Iterator[NDArray[np.float64]]:
-        for frame in job.table.batches(names):
+    def encoded_batches() -> Iterator[NDArray[np.float64]]:
+        for frame in job.table.batches(names, rows):
             encoded = encode(frame, job.schema)
             notes.add(encoded.repairs)
             if bound is None:
@@ -218,4 +234,5 @@ def _private_rows(job: Job, notes: OwnerNotes) -> PrivateRows:
                 notes.clipped_rows += count
                 yield clipped
 
-    return PrivateRows(job.space, job.setting.rows, batches)
+    # Where the reader's batches end depends on the private text; what leaves must not.
+    return PrivateRows(job.space, job.setting.rows, lambda: regrouped(encoded_batches(), rows))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import errno
+import glob
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -36,7 +36,9 @@ from adumbra.core.space import GRID
 from adumbra.privacy.accounting import epsilon_of, mu_of
 from adumbra.privacy.meter import Calibration
 
-__all__ = ["Facts", "Publication", "costs_of", "publish"]
+__all__ = ["Facts", "Publication", "check_target", "costs_of", "publish"]
+
+_PARTIAL = ".partial"
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +82,8 @@ class Publication:
             )
             text = stack.enter_context((self._folder / DATA_CSV).open("wb")) if self._csv else None
             for batch in draft.batches:
-                parquet.write_batch(pa.record_batch([pa.array(c) for c in batch.T.copy()], schema=shape))
+                # a table is one row group, written out; write_batch would hold a million rows back in memory
+                parquet.write_table(pa.table([pa.array(column) for column in batch.T.copy()], schema=shape))
                 if text is not None:
                     frame = pl.DataFrame(batch, schema=list(draft.columns))
                     frame.write_csv(text, include_header=done == 0)
@@ -104,10 +107,23 @@ class Publication:
         for file in (*self._folder.iterdir(), self._folder):
             _sync(file)
         checkpoint("before the rename")
-        if self._target.exists():
-            raise _exists(self._target)
-        os.rename(self._folder, self._target)
-        _sync(self._target.parent)
+        check_target(self._target)
+        self._folder.rename(self._target)
+        with contextlib.suppress(OSError):  # the release is there; only a power cut now could lose its name
+            _sync(self._target.parent)
+
+
+def check_target(target: Path) -> None:
+    """Refuse a place where something stands already, before any work is done."""
+    if target.name in ("", ".."):
+        raise _exists(target)
+    try:
+        target.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except (OSError, ValueError) as error:
+        raise _no_place(target, error) from None
+    raise _exists(target)
 
 
 @contextlib.contextmanager
@@ -116,46 +132,101 @@ def publish(
 ) -> Iterator[Publication]:
     """Open the temporary folder; on any failure remove it, so that no half release is left.
 
-    `numbers` is how many values will be written: a disk that cannot hold them is refused before any charge.
+    `numbers` is how many values will be written: a disk that cannot hold them is refused before any charge. A
+    process that is killed cannot clean up; the next release to the same place removes what it left.
     """
-    if target.exists():
-        raise _exists(target)
-    parent = target.absolute().parent
+    check_target(target)
+    target = target.absolute()
+    new_parents = [parent for parent in target.parents if not parent.exists()]
+    # Named before it is made: an interrupt at any moment finds its name here and removes it.
+    folder = target.with_name(f".{target.name}.{secrets.token_hex(4)}{_PARTIAL}")
+    lock = None
     try:
-        parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=parent))
-        folder.chmod(0o755)
-    except OSError as error:
-        raise InputError(
-            "a place to write the release", f"{target} ({error.strerror})", "choose another --out"
-        ) from None
-    try:
-        needed = numbers * (28 if csv else 9) + (1 << 16)
+        lock = _claim(folder)
+        needed = numbers * (34 if csv else 9) + (1 << 16)
         free = shutil.disk_usage(folder).free
         if free < needed:
             raise InputError(
                 f"about {needed / 1e6:.1f} MB free for the release",
                 f"{free / 1e6:.1f} MB",
-                "free some room first",
+                "free some room first; nothing was charged",
             )
         yield Publication(folder, target, facts, csv, signing_key)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EACCES, errno.EROFS):
-            raise
+        # Whatever the system refuses at this point (full disk, quota, a removed folder), the user hears the same.
         raise InputError(
             "to write the release to the end",
-            f"{error.strerror}",
-            "nothing was published; a charge already in the ledger stays (noisy numbers existed). Free some room "
-            "and release again",
+            error.strerror or type(error).__name__,
+            "nothing was published; a charge already in the ledger stays, since noisy numbers existed. Mend the "
+            "cause and release again",
         ) from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        _remove_empty(new_parents)
+        if lock is not None:
+            os.close(lock)
+
+
+def _claim(folder: Path) -> int | None:
+    """Make the temporary folder, after tidying up behind killed processes; returns the lock that says we live."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(folder)
+        for _ in range(3):
+            folder.mkdir(exist_ok=True)
+            folder.chmod(0o755)
+            lock = _lock(folder)
+            if lock is not None and folder.exists():
+                return lock
+            # Another process took it for a leftover in this very moment, or this file system has no locks.
+            if lock is not None:
+                os.close(lock)
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise _no_place(folder.parent, error) from None
+    return None
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Take back folders made on the way, innermost first, as far as nothing was put in them."""
+    with contextlib.suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
+
+
+def _lock(folder: Path) -> int | None:
+    """Hold the folder as long as this process lives; None if that cannot be."""
+    try:
+        import fcntl
+
+        descriptor = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove temporary folders of the same target whose process is gone: the system let go of their lock."""
+    stem = folder.name.removesuffix(_PARTIAL).rpartition(".")[0]
+    for other in folder.parent.glob(f"{glob.escape(stem)}.*{_PARTIAL}"):
+        lock = _lock(other)
+        if lock is not None:
+            shutil.rmtree(other, ignore_errors=True)
+            os.close(lock)
 
 
 def _exists(target: Path) -> InputError:
-    return InputError(
-        "an --out that does not exist yet", f"{target} exists", "choose another name or remove it"
-    )
+    return InputError("an --out that does not exist yet", f"{target} exists", "choose another name or remove it")
+
+
+def _no_place(target: Path, error: Exception) -> InputError:
+    reason = getattr(error, "strerror", None) or str(error)
+    return InputError("a place to write the release", f"{target} ({reason})", "choose another --out")
 
 
 def _sync(path: Path) -> None:
@@ -172,9 +243,7 @@ def _card(facts: Facts, measured: Mapping[str, Calibration], parameters: dict[st
     costs = costs_of(events, promise.delta)
     stated = costs[str(neighbours)]
     if stated is None or stated > promise.epsilon * (1 + 1e-6):
-        raise RuntimeError(
-            f"the measurements cost {stated}, more than the promised epsilon {promise.epsilon}"
-        )
+        raise RuntimeError(f"the measurements cost {stated}, more than the promised epsilon {promise.epsilon}")
     accounts = {calibration.account for calibration in measured.values()}
     account = "fresh-projection" if "fresh-projection" in accounts else next(iter(accounts))
     row_cost = costs[str(Neighbours(Unit.ROW, neighbours.relation))]

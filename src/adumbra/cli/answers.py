@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
-import polars as pl
 import typer
 
-from adumbra.answer.projected import Estimate
-from adumbra.answer.release import Release, load
-from adumbra.cli.output import notes, print_frame
-from adumbra.core.errors import InputError
+from adumbra.cli.output import emit_json, note, print_frame
+from adumbra.core.errors import InputError, Refused
 from adumbra.core.validation import at_least
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from adumbra.answer.projected import Estimate
+    from adumbra.answer.release import Release
 
 __all__ = ["app"]
 
@@ -22,16 +28,19 @@ JsonOption = Annotated[bool, typer.Option("--json", help="machine-readable outpu
 
 
 @app.callback()
-def opened(
-    ctx: typer.Context, folder: Annotated[Path, typer.Argument(help="release folder", metavar="DIR")]
-) -> None:
+def opened(ctx: typer.Context, folder: Annotated[Path, typer.Argument(help="release folder", metavar="DIR")]) -> None:
     """Ask a release: distances, neighbours, counts, means, moments."""
     if not ctx.resilient_parsing:
         ctx.obj = folder
 
 
 def _release(ctx: typer.Context) -> Release:
-    return load(ctx.obj)
+    from adumbra.answer.release import load
+
+    release = load(ctx.obj)
+    if problems := release.verify():  # an answer from a changed file would carry a wrong error bar
+        raise Refused("a folder as its card describes", "; ".join(problems), "get it again from its owner")
+    return release
 
 
 @app.command()
@@ -48,6 +57,7 @@ def distance(
         raise InputError("either --pairs FILE.csv or --random N", "both or neither", "give one of them")
     if random is not None:
         at_least(1, "ask for at least one pair", random=random)
+        at_least(0, "give another seed", seed=seed)
         wanted = release.random_pairs(random, seed)
     else:
         assert pairs is not None
@@ -55,18 +65,21 @@ def distance(
     print_frame(release.distances(wanted), json)
 
 
-def _read_pairs(path: Path):  # type: ignore[no-untyped-def] # an integer array
+def _read_pairs(path: Path) -> NDArray[np.int64]:
+    import polars as pl
+
     try:
-        frame = pl.read_csv(path, columns=["i", "j"], schema_overrides={"i": pl.Int64, "j": pl.Int64})
-        if frame.null_count().sum_horizontal().item():
+        # read as text: a cell that is no whole number must be refused, not become null or be cut
+        frame = pl.read_csv(path, columns=["i", "j"], infer_schema=False).cast(pl.Int64)
+        if frame.null_count().sum_horizontal().sum():
             raise ValueError
-        return frame.to_numpy()
     except (OSError, ValueError, pl.exceptions.PolarsError):
         raise InputError(
             "a CSV of pairs with whole-number columns i and j",
             f"{path}",
             "write a header i,j and row numbers from 0",
         ) from None
+    return frame.select("i", "j").to_numpy()
 
 
 @app.command()
@@ -81,6 +94,8 @@ def neighbours(
 
 
 def _print(estimate: Estimate, as_json: bool) -> None:
+    import polars as pl
+
     print_frame(pl.DataFrame([{"value": estimate.value, "standard_error": estimate.standard_error}]), as_json)
 
 
@@ -114,15 +129,15 @@ def linear(
     json: JsonOption = False,
 ) -> None:
     """Mean over rows of a weighted sum of columns."""
-    parsed = {}
+    parsed: dict[str, float] = {}
     for part in weights.split(","):
-        name, equals, weight = part.partition("=")
+        name, _, weight = (piece.strip() for piece in part.rpartition("="))
         try:
-            parsed[name.strip()] = float(weight) if equals else float("nan")
+            parsed[name] = float(weight)
         except ValueError:
-            parsed[name.strip()] = float("nan")
-    if any(w != w for w in parsed.values()):
-        raise InputError("--weights COLUMN=WEIGHT,...", f"{weights!r}", "give each column a number")
+            parsed[name] = math.nan
+        if not (name and math.isfinite(parsed[name])):
+            raise InputError("--weights COLUMN=WEIGHT,...", f"{weights!r}", "give each column a number")
     _print(_release(ctx).linear(parsed), json)
 
 
@@ -136,16 +151,53 @@ def moment(
     print_frame(_release(ctx).covariance([c.strip() for c in columns.split(",")]), json)
 
 
+@app.command("range")
+def range_(
+    ctx: typer.Context,
+    column: Annotated[str, typer.Option(help="a number column")],
+    low: Annotated[float, typer.Option("--from", help="smallest value counted")],
+    high: Annotated[float, typer.Option("--to", help="largest value counted")],
+    json: JsonOption = False,
+) -> None:
+    """How many rows fall in a range (releases that keep enough to say so)."""
+    _not_answered(ctx, "range")
+
+
+@app.command()
+def workload(
+    ctx: typer.Context,
+    file: Annotated[Path, typer.Argument(help="file of queries", metavar="FILE")],
+    json: JsonOption = False,
+) -> None:
+    """Many queries at once (releases that keep enough to answer them)."""
+    _not_answered(ctx, "workload")
+
+
+def _not_answered(ctx: typer.Context, question: str) -> NoReturn:
+    card = _release(ctx).card
+    raise InputError(
+        f"a release that answers {question}",
+        f"one of {card.mechanism}, which does not",
+        f"ask it for one of: {', '.join(card.answers)}",
+    )
+
+
 @app.command()
 def reconstruct(
-    ctx: typer.Context, out: Annotated[Path, typer.Option(help="CSV or Parquet file to write")]
+    ctx: typer.Context,
+    out: Annotated[Path, typer.Option(help="CSV or Parquet file to write")],
+    json: JsonOption = False,
 ) -> None:
     """Least-squares rows in the schema's own columns and types (noisy; for single rows mostly noise)."""
-    if out.exists() or out.suffix not in (".csv", ".parquet"):
+    if os.path.lexists(out) or out.suffix not in (".csv", ".parquet"):
         raise InputError("a new .csv or .parquet file", f"{out}", "choose another --out")
-    frame: pl.DataFrame = _release(ctx).reconstruct()
+    frame = _release(ctx).reconstruct()
     try:
-        frame.write_csv(out) if out.suffix == ".csv" else frame.write_parquet(out)
+        with out.open("xb") as file:
+            frame.write_csv(file) if out.suffix == ".csv" else frame.write_parquet(file)
     except OSError as error:
+        out.unlink(missing_ok=True)
         raise InputError("a place to write", f"{out} ({error.strerror})", "choose another --out") from None
-    notes.print(f"{len(frame)} rows written to {out}")
+    if json:
+        emit_json({"out": str(out), "rows": len(frame)})
+    note(f"{len(frame)} rows written to {out}")

@@ -6,14 +6,16 @@ import dataclasses
 import math
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adumbra.cli.output import emit_json, print_table
-from adumbra.core.errors import Refused
+from adumbra.cli.output import emit, emit_json, print_table
+from adumbra.core.errors import InputError, Refused
 from adumbra.core.guarantee import DEFAULT_DELTA, Neighbours, Relation, Unit
-from adumbra.privacy.ledger import Entry, Ledger
+
+if TYPE_CHECKING:
+    from adumbra.privacy.ledger import Entry, Ledger
 
 __all__ = ["LedgerOption", "app", "existing", "path_of"]
 
@@ -31,10 +33,15 @@ def path_of(ledger: Path | None) -> Path:
     return ledger or Path(os.environ.get("ADUMBRA_LEDGER") or "adumbra-ledger.db")
 
 
+def _book(ledger: Path | None) -> Ledger:
+    from adumbra.privacy.ledger import Ledger
+
+    return Ledger(path_of(ledger))
+
+
 def existing(ledger: Path | None) -> Ledger | None:
     """The ledger in force if it has been begun."""
-    path = path_of(ledger)
-    return Ledger(path) if path.exists() else None
+    return _book(ledger) if os.path.lexists(path_of(ledger)) else None
 
 
 def _finite(value: float) -> float | None:
@@ -59,8 +66,10 @@ def show(
     json: JsonOption = False,
 ) -> None:
     """Every charge, and the total epsilon at any delta for each unit and relation."""
-    book = Ledger(path_of(ledger))
+    book = _book(ledger)
     entries = book.entries(table)
+    if table is not None and not entries:
+        raise InputError("a table of the ledger", f"{table!r}", f"use one of: {', '.join(book.tables()) or 'none yet'}")
     totals = {
         name: {str(n): _finite(book.spent(name, n, delta)) for n in Neighbours.every()}
         for name in ([table] if table else book.tables())
@@ -87,7 +96,7 @@ def show(
 @app.command()
 def check(ledger: LedgerOption = None, json: JsonOption = False) -> None:
     """Verify the hash chain: finds any edited, removed or reordered line."""
-    book = Ledger(path_of(ledger))
+    book = _book(ledger)
     problems = book.check()
     if json:
         emit_json({"ledger": str(book.path), "whole": not problems, "problems": problems})
@@ -98,18 +107,26 @@ def check(ledger: LedgerOption = None, json: JsonOption = False) -> None:
             "restore the ledger from a backup; trust no total of it",
         )
     if not json:
-        typer.echo(f"whole: {len(book.entries())} lines, chain unbroken")
+        emit(f"whole: {len(book.entries())} lines, chain unbroken\n")
 
 
 @app.command()
 def cap(
-    table: Annotated[str, typer.Argument(help="table name as in ledger show")],
+    table: Annotated[str, typer.Argument(help="table name as in ledger show", metavar="NAME")],
     epsilon: Annotated[float, typer.Option(help="never spend more than this in all")],
     delta: Annotated[float, typer.Option(help="delta at which it is measured")] = DEFAULT_DELTA,
     unit: Annotated[Unit, typer.Option(help="row or cell")] = Unit.ROW,
     relation: Annotated[Relation, typer.Option(help="replace, zero-out or add-remove")] = Relation.REPLACE,
     ledger: LedgerOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Set a cap: releases that would exceed it are refused before anything is measured."""
-    Ledger(path_of(ledger)).set_cap(table, Neighbours(unit, relation), epsilon, delta)
-    typer.echo(f"cap for {table}: epsilon {epsilon:g} at delta {delta:g}, {unit.value}/{relation.value}")
+    neighbours = Neighbours(unit, relation)
+    receipt = _book(ledger).set_cap(table, neighbours, epsilon, delta)
+    if json:
+        emit_json(
+            {"table": table, "epsilon": epsilon, "delta": delta, "unit": unit.value, "relation": relation.value}
+            | dataclasses.asdict(receipt)
+        )
+    else:
+        emit(f"cap for {table}: epsilon {epsilon:g} at delta {delta:g}, {neighbours}\n")

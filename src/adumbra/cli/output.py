@@ -2,60 +2,93 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import polars as pl
 from rich.console import Console
-from rich.markdown import Markdown
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table as RichTable
+from rich.text import Text
 
 from adumbra.core.errors import AdumbraError
 
-__all__ = ["Reporter", "emit_json", "notes", "print_error", "print_frame", "print_markdown", "print_table"]
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.progress import Progress, TaskID
 
-notes = Console(stderr=True, highlight=False)
+__all__ = [
+    "Reporter",
+    "emit",
+    "emit_json",
+    "note",
+    "print_error",
+    "print_frame",
+    "print_markdown",
+    "print_table",
+]
+
+_notes = Console(stderr=True, highlight=False)
 _out = Console(highlight=False)
+_PIPED_WIDTH = 160
+
+
+def note(text: str) -> None:
+    """One line for people, on stderr; never wrapped, so that scripts can search it."""
+    _notes.print(Text(text), soft_wrap=True)
 
 
 def print_error(error: AdumbraError) -> None:
     """The three parts of an error, one a line."""
-    notes.print(f"[bold red]error[/]: expected {_escaped(error.expected)}")
-    notes.print(f"       got {_escaped(error.got)}")
-    notes.print(f"       to do: {_escaped(error.remedy)}")
+    _notes.print(Text.assemble(("error", "bold red"), f": expected {error.expected}"), soft_wrap=True)
+    note(f"       got {error.got}")
+    note(f"       to do: {error.remedy}")
 
 
-def _escaped(text: str) -> str:
-    return text.replace("[", "\\[")
+def emit(text: str) -> None:
+    """Results to stdout. A reader that has seen enough (`| head`) is no error."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def emit_json(value: Any) -> None:
     """One JSON document on stdout."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    emit(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def print_markdown(text: str) -> None:
     """Rendered on a terminal, plain when piped."""
     if _out.is_terminal:
+        from rich.markdown import Markdown
+
         _out.print(Markdown(text))
     else:
-        sys.stdout.write(text + "\n")
+        emit(text)
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A small table."""
-    table = RichTable(
-        title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold"
-    )
+    """A small table under its title."""
+    from rich.table import Table
+
+    # numbers of this size are compared digit by digit, so a narrow last column folds rather than cuts
+    table = Table(box=None, pad_edge=False, header_style="bold")
     for index, name in enumerate(header):
         table.add_column(name, overflow="fold", no_wrap=index == 0)
     for row in rows:
-        table.add_row(*(_escaped(_text(cell)) for cell in row))
-    console = _out if _out.is_terminal else Console(highlight=False, width=140)
-    console.print(table)
+        table.add_row(*(Text(_text(cell)) for cell in row))
+    if _out.is_terminal:
+        if title:
+            _out.print(Text(title, style="bold cyan"))
+        _out.print(table, "")
+        return
+    page = io.StringIO()
+    Console(file=page, highlight=False, width=_PIPED_WIDTH).print(table)
+    lines = [title] * bool(title) + [line.rstrip() for line in page.getvalue().splitlines()]
+    emit("\n".join([*lines, "", ""]))
 
 
 def _text(cell: object) -> str:
@@ -72,11 +105,9 @@ def print_frame(frame: pl.DataFrame, as_json: bool) -> None:
         shown = frame.head(50)
         print_table("", shown.columns, shown.rows())
         if len(frame) > len(shown):
-            notes.print(
-                f"({len(frame) - len(shown)} more rows: pipe the output or use --json to get them all)"
-            )
+            note(f"({len(frame) - len(shown)} more rows: pipe the output or use --json to get them all)")
     else:
-        sys.stdout.write(frame.write_csv())
+        emit(frame.write_csv())
 
 
 class Reporter:
@@ -89,13 +120,15 @@ class Reporter:
         self._tenth = -1
 
     def __enter__(self) -> Reporter:
-        if notes.is_terminal:
+        if _notes.is_terminal:
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
             self._bar = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(),
                 MofNCompleteColumn(),
                 TimeElapsedColumn(),
-                console=notes,
+                console=_notes,
                 transient=True,
             )
             self._bar.start()
@@ -109,13 +142,15 @@ class Reporter:
         """Called by the pipeline between batches."""
         if self._bar is not None:
             if step != self._step or self._task is None:
+                if self._task is not None:
+                    self._bar.remove_task(self._task)
                 self._task = self._bar.add_task(step, total=total or None)
             self._bar.update(self._task, completed=done, total=total or None)
         elif total == 0:
-            notes.print(f"{step} ...")
+            note(f"{step} ...")
         else:
             tenth = 10 * done // total
             if tenth > self._tenth:
-                notes.print(f"{step}: {done} of {total} rows")
+                note(f"{step}: {done} of {total} rows")
                 self._tenth = tenth
         self._step = step

@@ -50,7 +50,7 @@ def plan_facts(plan: Plan, ledger: Ledger | None) -> dict[str, Any]:
         ],
         "outlook": dict(job.mechanism.outlook(job.setting, promise, events)),
         "costs": dict(plan.costs),
-        "ledger_lines_before": len(spent),
+        "ledger_charges_before": len(spent),
         "ledger_epsilon_after": after if math.isfinite(after) else None,
     }
 
@@ -67,32 +67,34 @@ def print_plan(facts: dict[str, Any]) -> None:
                         f"relation {facts['relation']}"),
             ("mechanism", f"{facts['mechanism']}: {facts['releases']}"),
             ("seed", facts["seed"]),
-            ("row bound", facts["row_bound"]),
+            ("row bound", "none: cells are bounded by their ranges" if facts["row_bound"] is None
+             else f"{facts['row_bound']:g} in encoded units"),
         ],
     )  # fmt: skip
     print_table(
-        "\nmeasurements (sigma and sensitivity in encoded units)",
+        "measurements (sigma and sensitivity in encoded units)",
         ("line", "share", "query", "noise", "sigma", "sensitivity", "account"),
         [
             tuple(line[key] for key in ("line", "share", "query", "noise", "sigma", "sensitivity", "account"))
             for line in facts["lines"]
         ],
     )
-    print_table("\nwhat to expect", ("what", "value"), list(facts["outlook"].items()))
+    print_table("what to expect", ("what", "value"), list(facts["outlook"].items()))
     print_table(
-        f"\nwhat the ledger would hold, at delta = {facts['delta']:g}",
+        f"what the ledger would hold, at delta = {facts['delta']:g}",
         ("unit/relation", "epsilon of this release"),
         [(key, "no finite epsilon" if cost is None else cost) for key, cost in facts["costs"].items()],
     )
     after = facts["ledger_epsilon_after"]
+    before = facts["ledger_charges_before"]
     print_table(
         "",
-        ("total after", "value"),
+        ("ledger afterwards", "total epsilon", "charges"),
         [
             (
-                f"{facts['table']}, {facts['unit']}/{facts['relation']}",
-                f"epsilon {'no finite one' if after is None else f'{after:.4g}'} with "
-                f"{facts['ledger_lines_before']} earlier charges",
+                f"{facts['table']}, {facts['unit']}/{facts['relation']}, delta {facts['delta']:g}",
+                "no finite epsilon" if after is None else after,
+                f"{before} earlier and {len(facts['lines'])} of this release",
             )
         ],
     )

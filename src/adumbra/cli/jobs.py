@@ -1,0 +1,246 @@
+"""`adumbra schema`, `plan` and `release`: from a table to a folder that may be published."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from adumbra.cli.ledgers import LedgerOption, existing, path_of
+from adumbra.cli.output import Reporter, emit, emit_json, note, print_markdown
+from adumbra.core.errors import InputError
+from adumbra.core.guarantee import DEFAULT_DELTA, Budget, Relation, Unit
+
+if TYPE_CHECKING:
+    from adumbra.pipeline import Job, OwnerNotes
+
+__all__ = ["EXTRA_OPTIONS", "JsonOption", "MechanismCommand", "plan", "release", "schema"]
+
+EXTRA_OPTIONS = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+class MechanismCommand(TyperCommand):
+    """A command that also takes the chosen mechanism's own options; its help lists them, from the catalogue."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Look mechanisms up only when help is asked for."""
+        from adumbra.mechanisms.catalogue import catalogue, options
+
+        found = [f"{name}: {', '.join('--' + key.replace('_', '-') for key in options(name))}" for name in catalogue()]
+        self.epilog = f"Options of a mechanism: {'; '.join(found)}"
+        super().format_epilog(ctx, formatter)
+
+
+TableArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TABLE",
+        help="CSV, TSV, Parquet or Arrow file (.gz and .zst too), a glob of Parquet files, or -",
+    ),
+]
+SchemaOption = Annotated[Path, typer.Option(help="schema.toml: columns, ranges, categories")]
+EpsilonOption = Annotated[float, typer.Option(help="privacy loss allowed, for example 1.0")]
+DeltaOption = Annotated[float, typer.Option(help="probability of exceeding it; 0 asks for pure epsilon")]
+MechanismOption = Annotated[
+    str | None, typer.Option(help="which mechanism; see adumbra mechanisms", show_default="dppro")
+]
+UnitOption = Annotated[
+    Unit | None,
+    typer.Option(help="row: one person's whole row; cell: one value. Default: the schema's, else row"),
+]
+RelationOption = Annotated[
+    Relation, typer.Option(help="replace: another row instead; zero-out: an empty one; add-remove: n private")
+]
+BoundOption = Annotated[
+    float | None, typer.Option(help="clip rows to this length about the middle of the ranges (row unit only)")
+]
+SeedOption = Annotated[
+    str | None,
+    typer.Option(help="public seed of the projection; left out, the operating system gives a fresh one"),
+]
+LabelOption = Annotated[str | None, typer.Option(help="column to treat as the label")]
+RowsOption = Annotated[int | None, typer.Option(help="rows to release (mechanisms that sample rows)")]
+DelimiterOption = Annotated[str | None, typer.Option(help="field separator of a text table, for example ';'")]
+NameOption = Annotated[str | None, typer.Option(help="the table's name in the ledger; default: schema, then file")]
+JsonOption = Annotated[bool, typer.Option("--json", help="machine-readable output")]
+
+
+def schema(
+    table: TableArgument,
+    out: Annotated[Path | None, typer.Option(help="write the draft here instead of to stdout")] = None,
+    delimiter: DelimiterOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Draft a schema: names and kinds. Ranges and categories come as commented suggestions for you to confirm."""
+    from adumbra.table.draft import draft_schema
+    from adumbra.table.read import open_table
+
+    if out is not None and os.path.lexists(out):
+        raise InputError("an --out that does not exist yet", f"{out} exists", "choose another name")
+    text = draft_schema(open_table(table, delimiter=delimiter))
+    if out is None:
+        emit_json({"draft": text}) if json else emit(text)
+        return
+    try:
+        with out.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise InputError("a place to write the draft", f"{out} ({error.strerror})", "choose another --out") from None
+    if json:
+        emit_json({"out": str(out)})
+    note(f"draft written to {out}: confirm each suggestion from public knowledge, then plan and release")
+
+
+def _job(
+    ctx: typer.Context,
+    table: str,
+    schema_file: Path,
+    epsilon: float,
+    delta: float,
+    mechanism: str | None,
+    unit: Unit | None,
+    relation: Relation,
+    row_bound: float | None,
+    seed: str | None,
+    label: str | None,
+    rows: int | None,
+    delimiter: str | None,
+    name: str | None,
+    reporter: Reporter,
+) -> Job:
+    from adumbra import pipeline
+    from adumbra.core.randomness import PublicSeed
+    from adumbra.core.schema import Schema
+    from adumbra.mechanisms.catalogue import DEFAULT, build
+    from adumbra.table.read import open_table
+
+    parameters: dict[str, Any] = _extra(ctx.args)
+    for key, value in (("label", label), ("rows", rows)):
+        if value is not None:
+            parameters[key] = value
+    budget = Budget(epsilon, delta, unit, relation)
+    chosen = build(DEFAULT if mechanism is None else mechanism, parameters)
+    declared = Schema.load(schema_file)
+    public = None if seed is None else PublicSeed.given(seed)
+    source = open_table(table, delimiter=delimiter)
+    return pipeline.prepare(
+        source, declared, chosen, budget, seed=public, row_bound=row_bound, name=name, progress=reporter
+    )
+
+
+def _extra(args: list[str]) -> dict[str, Any]:
+    """`--dimension 16` and `--dimension=16`, left over for the mechanism."""
+    found: dict[str, Any] = {}
+    rest = list(args)
+    while rest:
+        word = rest.pop(0)
+        key, equals, value = word.partition("=")
+        if not key.startswith("--") or (not equals and (not rest or rest[0].startswith("--"))):
+            raise InputError("options in the form --name value", f"{word}", "see --help and adumbra mechanisms")
+        if key[2:] in found:
+            raise InputError(f"{key} once", "twice", "leave one out")
+        found[key[2:]] = value if equals else rest.pop(0)
+    return found
+
+
+def plan(
+    ctx: typer.Context,
+    table: TableArgument,
+    schema: SchemaOption,
+    epsilon: EpsilonOption,
+    delta: DeltaOption = DEFAULT_DELTA,
+    mechanism: MechanismOption = None,
+    unit: UnitOption = None,
+    relation: RelationOption = Relation.REPLACE,
+    row_bound: BoundOption = None,
+    seed: SeedOption = None,
+    label: LabelOption = None,
+    rows: RowsOption = None,
+    ledger: LedgerOption = None,
+    delimiter: DelimiterOption = None,
+    name: NameOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Dry run: what would be measured, with which noise and cost. Reads shape and schema, never values."""
+    from adumbra import pipeline
+    from adumbra.cli.plans import plan_facts, print_plan
+
+    with Reporter() as reporter:
+        job = _job(
+            ctx, table, schema, epsilon, delta, mechanism, unit, relation, row_bound, seed, label, rows, delimiter,
+            name, reporter,
+        )  # fmt: skip
+        planned = pipeline.plan(job)
+    facts = plan_facts(planned, existing(ledger))
+    if json:
+        emit_json(facts)
+    else:
+        print_plan(facts)
+
+
+def release(
+    ctx: typer.Context,
+    table: TableArgument,
+    schema: SchemaOption,
+    epsilon: EpsilonOption,
+    out: Annotated[Path, typer.Option(help="folder to create; must not exist")],
+    delta: DeltaOption = DEFAULT_DELTA,
+    mechanism: MechanismOption = None,
+    unit: UnitOption = None,
+    relation: RelationOption = Relation.REPLACE,
+    row_bound: BoundOption = None,
+    seed: SeedOption = None,
+    label: LabelOption = None,
+    rows: RowsOption = None,
+    ledger: LedgerOption = None,
+    delimiter: DelimiterOption = None,
+    name: NameOption = None,
+    csv: Annotated[bool, typer.Option("--csv", help="also write data.csv")] = False,
+    sign: Annotated[Path | None, typer.Option(help="Ed25519 private key (PEM) to sign the card with")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Release the table: charge the ledger, measure with noise, write a folder that may be published."""
+    from adumbra import pipeline
+    from adumbra.card_text import card_markdown
+    from adumbra.core.release import read_signing_key
+    from adumbra.privacy.ledger import Ledger
+    from adumbra.publish import check_target
+
+    check_target(out)
+    key = None if sign is None else read_signing_key(sign)
+    book = Ledger(path_of(ledger))
+    try:
+        with Reporter() as reporter:
+            job = _job(
+                ctx, table, schema, epsilon, delta, mechanism, unit, relation, row_bound, seed, label, rows,
+                delimiter, name, reporter,
+            )  # fmt: skip
+            folder, owner = pipeline.release(job, out, ledger=book, csv=csv, signing_key=key, progress=reporter)
+    except KeyboardInterrupt:
+        # It did not exist when we began, and it appears in one step.
+        state = f"{out} is complete" if out.exists() else "no release was written"
+        note(f"interrupted: {state}. A charge already in the ledger stays (adumbra ledger show)")
+        raise typer.Exit(130) from None
+    if json:
+        emit_json(folder.card.model_dump(mode="json") | {"folder": str(out)})
+    else:
+        print_markdown(card_markdown(folder.card))
+    _print_owner_notes(owner)
+    note(f"released to {out}; charged to {book.path}, table {job.name}")
+
+
+def _print_owner_notes(owner: OwnerNotes) -> None:
+    changed = {column: r for column, r in owner.repairs.items() if r.missing or r.unknown or r.clipped}
+    if not changed and not owner.clipped_rows:
+        return
+    note("for the owner only (private, not in the release): cells that went to a fallback or were clipped")
+    for column, repairs in list(changed.items())[:20]:
+        counts = f"{repairs.missing} missing, {repairs.unknown} unknown, {repairs.clipped} out of range"
+        note(f"  {column}: {counts}")
+    if len(changed) > 20:
+        note(f"  and {len(changed) - 20} more columns")
+    if owner.clipped_rows:
+        note(f"  rows clipped to the row bound: {owner.clipped_rows}")
