@@ -75,9 +75,9 @@ def main() -> None:
     for name, (table, schema) in tables.items():
         for unit in ("cell", "row"):
             for epsilon in (1.0,) if arguments.quick else (0.5, 1.0, 4.0, 8.0):
-                for dimension in (None, 16):
+                for expected in (None, 5.0):
                     budget = ad.Budget(epsilon, 1e-6, ad.Unit(unit), ad.Relation.REPLACE)
-                    release = ad.release(table, schema, ad.DPPro(dimension=dimension), budget)
+                    release = ad.release(table, schema, ad.DPPro(expected=expected), budget)
                     pairs = release.random_pairs(pairs_count, seed=11)
                     check = check_distances(release, table, schema, pairs)
                     rows.append(
@@ -88,7 +88,7 @@ def main() -> None:
                             "epsilon": epsilon,
                             "delta": 1e-6,
                             "k": release.card.parameters["dimension"],
-                            "asked_k": dimension,
+                            "expected": expected,
                             "sigma": release.card.noise["rows"].standard_deviation,
                             **dataclasses.asdict(check),
                         }

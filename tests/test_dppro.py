@@ -156,6 +156,18 @@ def test_bad_parameters_are_refused(bad):
         ad.DPPro(**bad)
 
 
+def test_the_default_dimension_is_at_least_16_or_the_whole_table():
+    few = ad.plan(people(5), SCHEMA, ad.DPPro(), CELL_BUDGET).queries["rows"].dimension
+    many = ad.plan(wide(), WIDE, ad.DPPro(), CELL_BUDGET).queries["rows"].dimension
+    asked = ad.plan(wide(), WIDE, ad.DPPro(expected=5.0), CELL_BUDGET).queries["rows"].dimension
+    assert (few, many) == (5, 16) and asked < 16
+
+
+def test_a_senseless_dimension_is_refused():
+    with pytest.raises(ad.InputError, match="at most 1024"):
+        ad.plan(people(5), SCHEMA, ad.DPPro(dimension=99_999, projection="gaussian"), CELL_BUDGET)
+
+
 def test_ten_thousand_columns():
     names = [f"c{i}" for i in range(10_000)]
     schema = ad.Schema.from_dict({"columns": {n: {"kind": "flag"} for n in names}})
@@ -198,7 +210,9 @@ def test_the_dimension_is_chosen_without_looking_at_the_matrix():
     """On a table with wide categories a lucky matrix hides changes; choosing k by it would bias distances."""
     budget = ad.Budget(2.0, 1e-6, Unit.CELL)
     chosen = {
-        ad.plan(people(20), SCHEMA, ad.DPPro(), budget, seed=ad.PublicSeed.given(str(i))).queries["rows"].dimension
+        ad.plan(people(20), SCHEMA, ad.DPPro(expected=2.0), budget, seed=ad.PublicSeed.given(str(i)))
+        .queries["rows"]
+        .dimension
         for i in range(25)
     }
     assert len(chosen) == 1
@@ -209,7 +223,9 @@ def test_distances_are_unbiased_over_planned_matrices():
     budget = ad.Budget(1.0, 1e-6, Unit.CELL)
     seen = []
     for index in range(400):
-        query = ad.plan(people(5), SCHEMA, ad.DPPro(), budget, seed=ad.PublicSeed.given(f"b{index}")).queries["rows"]
+        query = ad.plan(
+            people(5), SCHEMA, ad.DPPro(expected=2.0), budget, seed=ad.PublicSeed.given(f"b{index}")
+        ).queries["rows"]
         image = z @ (query.matrix * query.step)
         seen.append(image @ image)
     assert abs(np.mean(seen) - z @ z) < 4 * np.std(seen) / np.sqrt(len(seen))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -15,15 +14,6 @@ from adumbra.core.schema import Schema
 from adumbra.table.draft import draft_schema
 from adumbra.table.encode import check_columns, encode
 from adumbra.table.read import open_table
-
-
-@pytest.fixture
-def data():
-    """The staged real tables, where they exist."""
-    place = Path(__file__).parents[2] / "shared" / "data"
-    if not place.is_dir():
-        pytest.skip("the real tables are not staged beside this checkout")
-    return place
 
 
 def confirmed(draft: str) -> Schema:
@@ -143,8 +133,8 @@ def test_odd_names_and_values_make_valid_drafts(names, texts, numbers):
     ["adult.csv.gz", "wdbc.csv.gz", "dermatology.csv.gz", "hcc_survival.csv.gz", "bank_full.csv.gz",
      "bank_additional_full.csv.gz", "cervical_cancer.csv.gz", "musk_v1.parquet"],
 )  # fmt: skip
-def test_real_tables(data, name):
-    table = open_table(data / name)
+def test_real_tables(shared_data, name):
+    table = open_table(shared_data / name)
     draft = draft_schema(table)
     with pytest.raises(InputError):
         Schema.parse(draft)

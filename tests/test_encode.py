@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import decimal
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,21 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adumbra.core.column import Column
 from adumbra.core.errors import InputError
-from adumbra.core.schema import Column, Schema, TableInfo
+from adumbra.core.schema import Schema, TableInfo
 from adumbra.core.space import CATEGORY_STEPS, GRID, HALF
 from adumbra.table.bound import clip_rows
 from adumbra.table.encode import Repairs, check_columns, decode, encode
 from adumbra.table.read import open_table
-
-
-@pytest.fixture
-def data():
-    """The staged real tables, where they exist."""
-    place = Path(__file__).parents[2] / "shared" / "data"
-    if not place.is_dir():
-        pytest.skip("the real tables are not staged beside this checkout")
-    return place
 
 
 def schema_of(*columns: Column) -> Schema:
@@ -397,7 +388,7 @@ def test_clip_refuses_what_it_cannot_bound():
     assert clip_rows(given_rows, 2**40)[1] == 0
 
 
-def test_real_table(data):
+def test_real_table(shared_data):
     schema = Schema.parse(
         '[columns.age]\nkind="number"\nlow=0\nhigh=120\ninteger=true\n'
         '[columns.sex]\nkind="category"\nvalues=["Female","Male"]\n'
@@ -405,7 +396,7 @@ def test_real_table(data):
         '[columns.income]\nkind="category"\nvalues=["<=50K",">50K"]\nrole="label"\n'
     )
     names = [c.name for c in schema.released]
-    table = open_table(data / "adult.csv.gz")
+    table = open_table(shared_data / "adult.csv.gz")
     totals = dict.fromkeys(names, Repairs())
     for batch in table.batches(names):
         encoded = encode(batch, schema)

@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import sys
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -18,18 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adumbra.core.errors import InputError
+from adumbra.table import text
 from adumbra.table.read import give_back, open_table
 
 SECRET = "SECRETCELL"
-
-
-@pytest.fixture
-def data():
-    """The staged real tables, where they exist."""
-    place = Path(__file__).parents[2] / "shared" / "data"
-    if not place.is_dir():
-        pytest.skip("the real tables are not staged beside this checkout")
-    return place
 
 
 def write(folder: Path, content: bytes | str, name: str = "t.csv") -> Path:
@@ -198,6 +191,12 @@ def test_places_that_are_no_tables(tmp_path):
         open_table(str(tmp_path / "t.*"))
 
 
+@pytest.mark.parametrize("name", ["a" * 300 + ".csv", "*" + "a" * 300, "a" * 300 + "/*.parquet", "**a", "a\0.csv"])
+def test_names_that_no_file_can_have(tmp_path, name):
+    with pytest.raises(InputError):
+        open_table(str(tmp_path / name))
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
 def test_unreadable_file(tmp_path):
     path = write(tmp_path, "a\n1\n")
@@ -220,6 +219,52 @@ def test_standard_input_can_be_read_again(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
     with pytest.raises(InputError, match="empty"):
         open_table("-")
+
+
+class Watched(io.BytesIO):
+    """Bytes that arrive slowly and count the reads under way and those after `over` is set."""
+
+    busy = late = 0
+    over = False
+
+    def read(self, size=-1):
+        self.late += self.over
+        self.busy += 1
+        time.sleep(0.02)
+        try:
+            return super().read(size)
+        finally:
+            self.busy -= 1
+
+
+@pytest.mark.parametrize("ending", ["closed", "dropped", "bad row"])
+def test_no_reader_outlives_its_batches(monkeypatch, ending):
+    """The CSV reader reads ahead in a thread of its own: it must be done with the file when we are."""
+    monkeypatch.setattr(text, "_BLOCK", 4096)
+    bad = b"1,2,3\n" if ending == "bad row" else b""
+    content = b"a,b\n" + b"1,2\n" * 3_000 + bad + b"1,2\n" * 47_000
+    opened = []
+
+    def opener():
+        opened.append(Watched(content))
+        return pa.PythonFile(opened[-1], "r")
+
+    table = text.TextTable(opener, "t", None, ",", guessed=False)
+    if ending == "bad row":
+        with pytest.raises(InputError, match="row 3002"):
+            table.count()
+    else:
+        batches = table.batches(["a"], 100)
+        assert next(batches).height == 100
+        if ending == "closed":
+            batches.close()
+        del batches
+    last = opened[-1]
+    assert last.busy == 0
+    last.over = True
+    time.sleep(0.1)
+    assert last.late == 0
+    assert last.closed
 
 
 TYPED = pa.table(
@@ -294,6 +339,13 @@ def test_frames_come_back_in_their_library():
         assert type(back).__module__.split(".")[0] == native
 
 
+def test_names_are_no_patterns(tmp_path):
+    plain = {"a": [1], "*": [2], "^a.*$": [3]}
+    pq.write_table(pa.table(plain), tmp_path / "t.parquet")
+    for source in (pd.DataFrame(plain), pl.DataFrame(plain), pa.table(plain), tmp_path / "t.parquet"):
+        assert rows(open_table(source), ["^a.*$", "*"]) == {"^a.*$": [3], "*": [2]}
+
+
 def test_pandas_cells_become_text_one_by_one():
     frame = pd.DataFrame({"o": pd.Series([1, "z", None, True, 2.5], dtype=object),
                           "c": pd.Categorical([1, 2, 1, None, 2]),
@@ -347,9 +399,9 @@ def test_hostile_bytes_give_a_table_or_an_error_of_ours(tmp_path_factory, conten
     assert sum(f.height for f in table.batches(table.columns, 2)) == count > 0
 
 
-def test_real_tables(data):
+def test_real_tables(shared_data):
     sizes = {"adult.csv.gz": (48842, 16), "wdbc.csv.gz": (569, 31), "musk_v1.parquet": (476, 169)}
     for name, (height, width) in sizes.items():
-        table = open_table(data / name)
+        table = open_table(shared_data / name)
         assert (table.count(), len(table.columns)) == (height, width)
         assert sum(f.height for f in table.batches(table.columns[:3])) == height

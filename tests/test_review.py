@@ -25,7 +25,7 @@ from adumbra.privacy.accounting import delta_of, epsilon_of
 from adumbra.privacy.calibrate import fresh_sigma_for, mu_for
 from adumbra.privacy.meter import Meter
 from adumbra.privacy.sensitivity import bounds, sensitivity
-from adumbra.table import read
+from adumbra.table import read, text
 from adumbra.table.bound import clip_rows
 from adumbra.table.encode import encode
 
@@ -53,7 +53,7 @@ def row_groups(folder):
 
 
 def test_row_groups_do_not_tell_how_long_the_private_cells_are(tmp_path, monkeypatch):
-    monkeypatch.setattr(read, "_BLOCK", 4096)
+    monkeypatch.setattr(text, "_BLOCK", 4096)
     shapes = []
     for name, cell in (("short", "0.5"), ("long", "0." + "5" * 100)):
         (tmp_path / f"{name}.csv").write_text("a,b\n" + f"{cell},0.5\n" + "0.125,0.125\n" * 999)

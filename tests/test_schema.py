@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adumbra.core.column import MAX_VALUES, Column
 from adumbra.core.errors import InputError
 from adumbra.core.guarantee import Unit
-from adumbra.core.schema import MAX_VALUES, Column, Schema, TableInfo
+from adumbra.core.schema import Schema, TableInfo
 from adumbra.core.space import GRID
 
 EXAMPLE = """

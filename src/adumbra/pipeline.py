@@ -41,7 +41,7 @@ from adumbra.privacy.meter import Calibration, Meter, calibrated, preview_sd
 from adumbra.publish import Facts, costs_of, publish
 from adumbra.table.bound import clip_rows, regrouped
 from adumbra.table.encode import Repairs, check_columns, encode
-from adumbra.table.read import Table
+from adumbra.table.table import Table
 
 __all__ = ["Job", "OwnerNotes", "Plan", "plan", "prepare", "release"]
 

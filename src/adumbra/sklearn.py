@@ -25,10 +25,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from adumbra import api
 from adumbra.core.card import Card
+from adumbra.core.column import Column
 from adumbra.core.errors import InputError
 from adumbra.core.guarantee import DEFAULT_DELTA, Budget, Relation, Unit
 from adumbra.core.randomness import PublicSeed
-from adumbra.core.schema import Column, Schema, TableInfo
+from adumbra.core.schema import Schema, TableInfo
 from adumbra.core.validation import one_of
 from adumbra.mechanisms.dppro import DPPro
 from adumbra.privacy.ledger import Ledger

@@ -77,6 +77,13 @@ class ProjectedRows:
         self._law = noise.law
         values = folder.table().to_numpy()
         matrix = arrays["matrix"].astype(float) * float(arrays["step"])
+        width = sum(band["dimension"] for band in card.parameters["bands"])
+        if values.shape[1] != width or matrix.shape != (self._space.width, width):
+            raise InputError(
+                f"{width} released columns and a matrix for {self._space.width} coordinates, as the card says",
+                f"{values.shape[1]} columns and a matrix of shape {matrix.shape}",
+                "run adumbra verify; get the folder again from its owner",
+            )
         self._bands: list[_Band] = []
         start = 0
         for band in card.parameters["bands"]:

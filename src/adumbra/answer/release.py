@@ -17,7 +17,8 @@ from adumbra.answer.projected import Estimate, ProjectedRows
 from adumbra.core.card import Card
 from adumbra.core.errors import InputError
 from adumbra.core.release import ReleaseFolder
-from adumbra.table.read import Native, give_back
+from adumbra.table.columnar import give_back
+from adumbra.table.table import Native
 
 __all__ = ["Release", "load"]
 

@@ -43,7 +43,7 @@ TableArgument = Annotated[
 ]
 SchemaOption = Annotated[Path, typer.Option(help="schema.toml: columns, ranges, categories")]
 EpsilonOption = Annotated[float, typer.Option(help="privacy loss allowed, for example 1.0")]
-DeltaOption = Annotated[float, typer.Option(help="probability of exceeding it; 0 asks for pure epsilon")]
+DeltaOption = Annotated[float, typer.Option(help="what epsilon leaves out; well below 1/rows; 0 asks for pure epsilon")]
 MechanismOption = Annotated[
     str | None, typer.Option(help="which mechanism; see adumbra mechanisms", show_default="dppro")
 ]

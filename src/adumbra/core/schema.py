@@ -10,38 +10,21 @@ A missing, unknown or unreadable cell goes to the column's declared `missing` va
 
 from __future__ import annotations
 
-import difflib
-import json
 import math
-import numbers
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
+from adumbra.core.column import COLUMN_KEYS, Column, heading, nearest, repeated, toml_text, type_name
 from adumbra.core.errors import InputError
 from adumbra.core.guarantee import Unit
 from adumbra.core.space import GRID, HALF, Block, Kind, Space
 
-__all__ = ["MAX_VALUES", "Column", "Role", "Schema", "TableInfo", "Value", "heading", "toml_text"]
+__all__ = ["Schema", "TableInfo"]
 
-MAX_VALUES = 100_000
-_CLOSEST = 2.0**-30  # narrower than this share of its own size, a range leaves too few digits for the grid
-_SMALLEST, _LARGEST = 1e-290, 1e300
-_MAX_INTEGER = 2**53
-
-Value = str | int | float | bool
-Role = Literal["label", "drop"]
-_KINDS = ("number", "category", "flag")
-_ROLES = ("label", "drop")
-_COLUMN_KEYS = ("kind", "low", "high", "integer", "missing", "values", "role")
 _TABLE_KEYS = ("name", "unit", "rows")
-_KEYS_OF_KIND: dict[str, tuple[str, ...]] = {
-    "number": ("low", "high", "integer"),
-    "category": ("values",),
-    "flag": (),
-}
 
 
 @dataclass(frozen=True)
@@ -54,215 +37,13 @@ class TableInfo:
 
     def __post_init__(self) -> None:
         if self.name is not None and not isinstance(self.name, str):
-            raise InputError("[table] name as text", _type(self.name), 'write name = "patients"')
+            raise InputError("[table] name as text", type_name(self.name), 'write name = "patients"')
         if self.unit is not None:
             if self.unit not in tuple(Unit):
                 raise InputError("[table] unit row or cell", f"unit = {self.unit!r}", 'write unit = "row" (or "cell")')
             object.__setattr__(self, "unit", Unit(self.unit))
         if self.rows is not None and (type(self.rows) is not int or self.rows < 1):
             raise InputError("[table] rows as a whole number above 0", f"rows = {self.rows!r}", "write rows = 569, say")
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column of the table, checked when it is made.
-
-    A number needs `low` and `high`; a category needs `values`; a flag needs nothing. A column with
-    role "drop" is never read, and keeps nothing but its name.
-
-    >>> Column("age", "number", low=0, high=110, missing=40).width
-    1
-    >>> Column("sex", "category", values=("F", "M")).width
-    2
-    """
-
-    name: str
-    kind: Kind | None = None
-    low: float | None = None
-    high: float | None = None
-    integer: bool = False
-    missing: Value | None = None
-    values: tuple[Value, ...] = field(default=())
-    role: Role | None = None
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise InputError("a column name that is not empty", repr(self.name), "name every column")
-        self._check_words()
-        if self.role == "drop":
-            for key, empty in (
-                ("low", None),
-                ("high", None),
-                ("missing", None),
-                ("values", ()),
-                ("kind", None),
-            ):
-                object.__setattr__(self, key, empty)
-            object.__setattr__(self, "integer", False)
-            return
-        if self.kind is None:
-            raise self._error(
-                "a kind",
-                "none",
-                'write kind = "number", "category" or "flag", or role = "drop" to leave it out',
-            )
-        self._check_stray_keys()
-        check = {"number": self._check_number, "category": self._check_category, "flag": self._check_flag}
-        check[self.kind]()
-
-    @property
-    def width(self) -> int:
-        """Number of encoded coordinates (0 for a dropped column)."""
-        if self.kind is None:
-            return 0
-        return len(self.values) if self.kind == "category" else 1
-
-    @property
-    def value_type(self) -> type[str] | type[int] | type[float] | type[bool]:
-        """Type of a category's values."""
-        return type(self.values[0])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Declared fields only, as plain JSON values."""
-        out: dict[str, Any] = {"name": self.name}
-        for key in _COLUMN_KEYS:
-            value = getattr(self, key)
-            if value is None or value == () or (key == "integer" and not value):
-                continue
-            out[key] = list(value) if isinstance(value, tuple) else value
-        return out
-
-    def _error(self, expected: str, got: str, remedy: str) -> InputError:
-        return InputError(f"column {self.name!r}: {expected}", got, f"{remedy} under {heading(self.name)}")
-
-    def _check_words(self) -> None:
-        words: tuple[tuple[str, object, tuple[str, ...]], ...] = (
-            ("kind", self.kind, _KINDS),
-            ("role", self.role, _ROLES),
-        )
-        for key, word, known in words:
-            if word is not None and word not in known:
-                hint = _nearest(word, known)
-                raise self._error(
-                    f"{key} one of {', '.join(known)}",
-                    f"{key} = {word!r}",
-                    f'write {key} = "{hint or known[0]}"',
-                )
-        if not isinstance(self.integer, bool):
-            raise self._error("integer true or false", f"integer = {self.integer!r}", "write integer = true")
-
-    def _check_stray_keys(self) -> None:
-        allowed = _KEYS_OF_KIND[str(self.kind)]
-        given = {
-            "low": self.low is not None,
-            "high": self.high is not None,
-            "integer": self.integer,
-            "values": bool(self.values),
-        }
-        for key, present in given.items():
-            if present and key not in allowed:
-                raise self._error(
-                    f"no {key} for kind {self.kind}", f"{key} declared", f"delete {key}, or correct the kind,"
-                )
-
-    def _check_number(self) -> None:
-        for key in ("low", "high"):
-            object.__setattr__(self, key, self._finite(key, getattr(self, key)))
-        low, high = cast(float, self.low), cast(float, self.high)
-        if not low < high:
-            raise self._error("low < high", f"low = {low:g}, high = {high:g}", "write the smaller one as low")
-        width = high - low
-        if not _SMALLEST < width < _LARGEST:
-            raise self._error(
-                f"high - low between {_SMALLEST:g} and {_LARGEST:g}",
-                f"low = {low:g}, high = {high:g}",
-                "write the range that the column can really take, or change its unit of measure,",
-            )
-        if width < _CLOSEST * max(abs(low), abs(high)):
-            raise self._error(
-                "low and high further apart for their size",
-                f"low = {low!r}, high = {high!r}",
-                "measure the column from a nearer origin (subtract a public constant), or widen the range",
-            )
-        if self.integer and not all(v.is_integer() and abs(v) <= _MAX_INTEGER for v in (low, high)):
-            raise self._error(
-                "whole low and high (at most 2^53) for integer = true",
-                f"low = {low!r}, high = {high!r}",
-                "write whole numbers, or delete integer,",
-            )
-        if self.missing is not None:
-            missing = self._finite("missing", self.missing)
-            if not low <= missing <= high:
-                raise self._error(
-                    f"missing between low = {low:g} and high = {high:g}",
-                    f"missing = {missing:g}",
-                    "write a missing inside the range, or delete it (an empty cell is its middle),",
-                )
-            object.__setattr__(self, "missing", missing)
-
-    def _finite(self, key: str, value: object) -> float:
-        if value is None:
-            raise self._error(
-                f"a declared {key}",
-                "none",
-                f"write {key} = a number known without looking at the rows (a draft's suggestion must be confirmed)",
-            )
-        if isinstance(value, bool) or not isinstance(value, numbers.Real):
-            raise self._error(f"{key} as a number", _type(value), f"write {key} = 0, say")
-        try:
-            number = float(value)
-        except OverflowError:
-            number = math.inf
-        if not math.isfinite(number):
-            raise self._error(f"a finite {key}", f"{key} = {number}", f"write {key} = an ordinary number")
-        return number + 0.0  # -0.0 becomes 0.0, so that equal schemas print alike
-
-    def _check_category(self) -> None:
-        if not isinstance(self.values, tuple | list) or not self.values:
-            raise self._error(
-                "declared values",
-                "none",
-                'write values = ["...", "..."], known without looking at the rows '
-                "(a draft's suggestion must be confirmed),",
-            )
-        if len(self.values) > MAX_VALUES:
-            raise self._error(
-                f"at most {MAX_VALUES:,} values",
-                f"{len(self.values):,}",
-                'group them, or write role = "drop"',
-            )
-        object.__setattr__(self, "values", self._one_type(tuple(self.values)))
-        twice = _repeated(_key(v) for v in self.values)
-        if twice is not None:
-            raise self._error("each value once", f"{twice!r} twice (spaces around it do not count)", "delete one")
-        if self.missing is not None:
-            same = [v for v in self.values if _alike(v, self.missing)]
-            if not same:
-                raise self._error(
-                    "missing among the declared values",
-                    f"missing = {self.missing!r}",
-                    "write one of the values as missing, or delete it (an empty cell belongs to none),",
-                )
-            object.__setattr__(self, "missing", same[0])
-
-    def _one_type(self, values: tuple[object, ...]) -> tuple[Value, ...]:
-        types = {type(v) for v in values}
-        if types == {int, float}:  # [0, 0.5, 1] is how people write it
-            values, types = tuple(float(cast(float, v)) for v in values), {float}
-        if len(types) > 1 or not types <= {str, int, float, bool}:
-            names = ", ".join(sorted(t.__name__ for t in types))
-            raise self._error(
-                "values of one type (text, numbers, or true and false)",
-                f"types {names}",
-                "put quotes around all of them or around none",
-            )
-        if types <= {int, float} and not all(_representable(cast(float, v)) for v in values):
-            raise self._error("finite values", "nan, an infinity or a number too large", "delete it")
-        return cast(tuple[Value, ...], values)
-
-    def _check_flag(self) -> None:
-        if self.missing is not None and not isinstance(self.missing, bool):
-            raise self._error("missing true or false", f"missing = {self.missing!r}", "write missing = false")
 
 
 @dataclass(frozen=True)
@@ -279,7 +60,7 @@ class Schema:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
-        twice = _repeated(c.name for c in self.columns)
+        twice = repeated(c.name for c in self.columns)
         if twice is not None:
             raise InputError("each column once in the schema", f"{twice!r} twice", "delete one of them")
         if not self.released:
@@ -340,14 +121,14 @@ class Schema:
         _only_known(data, ("table", "columns"), "the schema")
         table, columns = data.get("table", {}), data.get("columns", {})
         if not isinstance(table, Mapping):
-            raise InputError("[table] as a TOML table", _type(table), 'write [table] and below it unit = "row"')
+            raise InputError("[table] as a TOML table", type_name(table), 'write [table] and below it unit = "row"')
         _only_known(table, _TABLE_KEYS, "[table]")
         if isinstance(columns, Mapping):
             listed: list[tuple[Any, Any]] = list(columns.items())
         elif isinstance(columns, list) and all(isinstance(c, Mapping) for c in columns):
             listed = [(c.get("name"), {k: v for k, v in c.items() if k != "name"}) for c in columns]
         else:
-            raise InputError("columns as TOML tables", _type(columns), "write one [columns.NAME] for each column")
+            raise InputError("columns as TOML tables", type_name(columns), "write one [columns.NAME] for each column")
         return Schema(TableInfo(**table), tuple(_column(name, fields) for name, fields in listed))
 
     @staticmethod
@@ -384,22 +165,6 @@ class Schema:
         return Schema.parse(text)
 
 
-def toml_text(value: Value | list[Any]) -> str:
-    r"""One value as TOML on one line, whatever characters it holds.
-
-    >>> toml_text(["a\n", 1, True, 0.5, 40.0])
-    '["a\\n", 1, true, 0.5, 40.0]'
-    """
-    if isinstance(value, list):
-        return "[" + ", ".join(toml_text(v) for v in value) + "]"
-    if isinstance(value, str):
-        # JSON and TOML escape alike, but TOML also forbids a bare DEL.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return repr(value)
-
-
 def _fallback(column: Column) -> int | None:
     """The declared `missing` in encoded form, as `Block.fallback` wants it (the arithmetic is that of encoding)."""
     if column.missing is None:
@@ -413,24 +178,14 @@ def _fallback(column: Column) -> int | None:
     return max(-HALF, min(HALF, round((cast(float, column.missing) - (low + width / 2)) / width * GRID)))
 
 
-def heading(name: str) -> str:
-    """The line that opens a column's section, quoted where the name needs it.
-
-    >>> print(heading("age"), heading("body.mass"))
-    [columns.age] [columns."body.mass"]
-    """
-    bare = name.isascii() and name.replace("_", "a").replace("-", "a").isalnum()
-    return f"[columns.{name if bare else toml_text(name)}]"
-
-
 def _column(name: Any, fields: Any) -> Column:
     if not isinstance(fields, Mapping):
         raise InputError(
             f"column {name!r} as a TOML table",
-            _type(fields),
+            type_name(fields),
             f"write {heading(str(name))} and its keys below",
         )
-    _only_known(fields, _COLUMN_KEYS, f"column {name!r}")
+    _only_known(fields, COLUMN_KEYS, f"column {name!r}")
     given = dict(fields)
     if isinstance(given.get("values"), list):
         given["values"] = tuple(given["values"])
@@ -440,42 +195,9 @@ def _column(name: Any, fields: Any) -> Column:
 def _only_known(data: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
     for key in data:
         if key not in known:
-            hint = _nearest(key, known)
+            hint = nearest(key, known)
             remedy = f"did you mean {hint}?" if hint else "delete it"
             raise InputError(f"{where} with keys among {', '.join(known)}", f"{key!r}", remedy)
-
-
-def _nearest(word: object, known: tuple[str, ...]) -> str | None:
-    close = difflib.get_close_matches(str(word).lower(), known, n=1, cutoff=0.5)
-    return close[0] if close else None
-
-
-def _repeated(keys: Iterable[str | float]) -> str | float | None:
-    seen: set[str | float] = set()
-    for key in keys:
-        if key in seen:
-            return key
-        seen.add(key)
-    return None
-
-
-def _representable(value: float) -> bool:
-    return -(2**63) <= value < 2**63 if isinstance(value, int) else math.isfinite(value)
-
-
-def _key(value: Value) -> str | float:
-    """What two values must differ in to be told apart in a table."""
-    return value.strip() if isinstance(value, str) else float(value)
-
-
-def _alike(value: Value, other: object) -> bool:
-    if isinstance(value, str | bool) or isinstance(other, str | bool):
-        return type(value) is type(other) and _key(value) == _key(other)
-    return type(other) in (int, float) and _representable(cast(float, other)) and value == other
-
-
-def _type(value: object) -> str:
-    return f"a {type(value).__name__}"
 
 
 def _some(names: Iterable[str], most: int = 10) -> str:

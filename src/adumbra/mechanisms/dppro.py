@@ -38,6 +38,7 @@ from adumbra.privacy import calibrate
 __all__ = ["DPPro"]
 
 _CANDIDATES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 192, 256)
+_FEWEST = 16
 _LINE = "rows"
 
 
@@ -45,9 +46,11 @@ _LINE = "rows"
 class DPPro:
     """Parameters, all public.
 
-    * `dimension`: numbers per released row (k). Left out, it is chosen for `expected`.
+    * `dimension`: numbers per released row (k).
     * `expected`: a squared distance you expect between rows, from public knowledge, in encoded units (a column
-      that moves across its whole range counts 1). Left out: that of two rows drawn evenly from the declared ranges.
+      that moves across its whole range counts 1). k is then the one of least error for a single such distance. With
+      neither given, k suits the distance of two rows drawn evenly from the declared ranges, but is at least 16 (or the
+      number of encoded coordinates): noise averages out over many pairs, the error of the projection does not.
     * `bands`: several expected squared distances; each gets its own projection of the dimension that suits it
       and they share the budget.
     * `projection`: unit-row, gaussian, signs, sparse-signs, orthogonal; or auto: unit-row for the cell unit,
@@ -60,7 +63,7 @@ class DPPro:
     projection: str = "auto"
 
     name: ClassVar[str] = "dppro"
-    title: ClassVar[str] = "DPPro: random projection with noise, for distances"
+    title: ClassVar[str] = "random projection with noise, for distances"
     releases: ClassVar[str] = "one noisy projected row per person, row-aligned, and the public projection matrix"
     suits: ClassVar[str] = "distances, neighbours and clustering of wide tables; averages over many rows or pairs"
     caution: ClassVar[str] = (
@@ -74,7 +77,7 @@ class DPPro:
     )
     units: ClassVar[tuple[str, ...]] = ("row", "cell")
     relations: ClassVar[tuple[str, ...]] = ("replace", "zero-out")
-    answers: ClassVar[tuple[str, ...]] = ("distance", "neighbours", "count", "moment", "mean", "reconstruct")
+    answers: ClassVar[tuple[str, ...]] = ("distance", "neighbours", "count", "mean", "linear", "moment", "reconstruct")
     cites: ClassVar[tuple[Reference, ...]] = (
         Reference(
             "Xu, Ren, Zhang, Qin, Ren (2017), DPPro, IEEE TIFS 12(12), Algorithms 1 and 2, Theorems 2 and 3",
@@ -168,10 +171,18 @@ class DPPro:
         kind = self._kind(setting)
         space = setting.space
         wanted = self.bands or (self.expected or _even_distance(space),)
+        fewest = 1 if self.bands or self.expected else min(_FEWEST, space.width)
         if self.dimension is not None:
+            most = max(1024, 16 * space.width)  # beyond it every further dimension repeats what is there
+            if self.dimension > most:
+                raise InputError(
+                    f"a dimension of at most {most} for {space.width} encoded coordinates",
+                    f"dimension {self.dimension}",
+                    "give a smaller --dimension, or leave it out",
+                )
             dimensions = [self.dimension]
         else:
-            dimensions = [_suited(kind, setting, squared) for squared in wanted]
+            dimensions = [max(fewest, _suited(kind, setting, squared)) for squared in wanted]
         query, shares = _stack(kind, setting, dimensions)
         bands: list[dict[str, Any]] = [
             {"dimension": k, "share": share, "expected": squared}

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from adumbra.core.column import Column, Value, heading, toml_text
 from adumbra.core.errors import InputError
-from adumbra.core.schema import Column, Value, heading, toml_text
-from adumbra.table.read import Table
+from adumbra.table.table import Table
 
 __all__ = ["draft_schema"]
 

@@ -18,8 +18,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from adumbra.core.column import Column
 from adumbra.core.errors import InputError
-from adumbra.core.schema import Column, Schema
+from adumbra.core.schema import Schema
 from adumbra.core.space import CATEGORY_STEPS, GRID, HALF
 
 __all__ = ["Encoded", "Repairs", "check_columns", "decode", "encode"]
