@@ -31,7 +31,7 @@ from adumbra.core.query import GaussianRecipe, RowMap
 from adumbra.core.randomness import PublicSeed
 from adumbra.core.space import Space
 from adumbra.core.validation import at_least, one_of, positive
-from adumbra.linalg.distances import distance_variance, projection_factor
+from adumbra.linalg.distances import best_dimension, distance_variance, projection_factor
 from adumbra.linalg.projections import ROUNDING, ProjectionKind, draw
 from adumbra.privacy import calibrate
 
@@ -143,10 +143,12 @@ class DPPro:
                 noise_variance=event.sd**2 / band["share"],
                 law=event.noise,
             )
+            best = best_dimension(kind, squared, event.sd / math.sqrt(band["share"]), space.width)
             out.append(
                 (
-                    f"error of one squared distance (k = {k})",
-                    f"standard deviation {math.sqrt(float(variance)):.4g} where the distance is {squared:.4g}",
+                    f"error of a squared distance of {squared:.4g}",
+                    f"standard deviation {math.sqrt(float(variance)):.4g} with k = {k} "
+                    f"(least at k = {best:.2g}, if sigma stayed as it is)",
                 )
             )
         return out
