@@ -221,7 +221,7 @@ def _private_rows(job: Job, notes: OwnerNotes) -> PrivateRows:
     names = [column.name for column in job.schema.released]
     bound = job.space.row_bound
     # one-hot categories can make a row very wide; keep a batch near 64 MB
-    rows = max(1, min(16384, 2**23 // max(job.space.width, 1)))
+    rows = max(1, min(8192, 2**23 // max(job.space.width, 1)))
 
     def encoded_batches() -> Iterator[NDArray[np.float64]]:
         for frame in job.table.batches(names, rows):

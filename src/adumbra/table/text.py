@@ -220,5 +220,15 @@ class TextTable(Table):
 
     def _batches(self, columns: list[str], rows: int) -> Iterator[pl.DataFrame]:
         with self._translated(), self._source() as source:
+            # A block of text holds few rows of a wide table, and every frame costs the encoder a fixed time a column.
+            waiting, held = list[pa.RecordBatch](), 0
             for batch in self._records(columns, source):
-                yield from sliced(batch, rows)
+                waiting.append(batch)
+                held += batch.num_rows
+                if held >= rows:
+                    joined = pa.Table.from_batches(waiting)
+                    whole = held - held % rows
+                    yield from sliced(joined.slice(0, whole), rows)
+                    waiting, held = joined.slice(whole).to_batches(), held - whole
+            if held:
+                yield from sliced(pa.Table.from_batches(waiting), rows)
