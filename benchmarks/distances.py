@@ -96,12 +96,14 @@ def main() -> None:
     if arguments.json:
         print(json.dumps(rows, indent=2))
         return
-    print("table   unit epsilon   k    sigma   truth  mean error  (its se)   z     cover   rmse")
+    print("table   unit epsilon   k    sigma   truth  mean error  (its se)   z    z if independent  cover   rmse")
     for r in rows:
         z = r["mean_error"] / r["mean_error_standard_error"]
+        naive = r["mean_error"] / r["independent_standard_error"]
         print(
             f"{r['table']:7} {r['unit']:4} {r['epsilon']:7g} {r['k']:3d} {r['sigma']:8.3f} {r['mean_truth']:7.3f} "
-            f"{r['mean_error']:11.3f} {r['mean_error_standard_error']:9.3f} {z:6.2f} {r['coverage']:7.3f} "
+            f"{r['mean_error']:11.3f} {r['mean_error_standard_error']:9.3f} {z:6.2f} {naive:12.2f} "
+            f"{r['coverage']:12.3f} "
             f"{r['root_mean_squared_error']:9.2f}"
         )
 

@@ -45,7 +45,7 @@ def test_bands_estimate_the_same_distances(bands):
     table = wide(3000)
     release = ad.release(table, WIDE, ad.DPPro(bands=bands), ad.Budget(8.0, 1e-6, Unit.CELL))
     check = check_distances(release, table, WIDE, release.random_pairs(8000))
-    assert abs(check.mean_error) < 6 * check.mean_error_standard_error
+    assert abs(check.mean_error) < 4.5 * check.mean_error_standard_error
     assert 0.925 <= check.coverage <= 0.975
 
 
@@ -120,7 +120,7 @@ def mixed(count=400):
 
 @pytest.mark.parametrize(
     ("dimension", "projection"),
-    [(8, "unit-row"), (8, "gaussian"), (8, "sparse-signs"), (20, "gaussian"), (8, "orthogonal")],
+    [(2, "unit-row"), (8, "unit-row"), (8, "gaussian"), (8, "sparse-signs"), (20, "gaussian"), (8, "orthogonal")],
 )
 def test_means_and_counts_are_unbiased_with_honest_errors(dimension, projection):
     table = mixed()
@@ -137,7 +137,7 @@ def test_means_and_counts_are_unbiased_with_honest_errors(dimension, projection)
     for out in (means, wards, smokers):
         error, spread = np.array(out).T
         assert abs(error.mean()) < 5 * error.std() / np.sqrt(len(error))
-        assert (np.abs(error) <= 1.96 * spread).mean() >= 0.8
+        assert (np.abs(error) <= 1.96 * spread).mean() >= 0.85
         assert 0.6 < np.sqrt((spread**2).mean()) / error.std() < 2.0
 
 

@@ -130,7 +130,7 @@ class ProjectedRows:
         for top in range(0, self.rows, block):
             for left in range(0, self.rows, block):
                 tile = np.zeros((min(block, self.rows - top), min(block, self.rows - left)))
-                for weight, band in zip(self._weights, self._bands, strict=True):
+                for weight, band in zip(self.weights, self._bands, strict=True):
                     a, b = band.rows[top : top + block], band.rows[left : left + block]
                     squares = (a * a).sum(1)[:, None] + (b * b).sum(1)[None, :] - 2.0 * a @ b.T
                     tile += weight * (squares - 2 * band.dimension * band.noise_variance)
@@ -171,7 +171,7 @@ class ProjectedRows:
         )
 
     def _combined(self, i: Indices, j: Indices) -> Reals:
-        return np.asarray(sum(w * band.squared(i, j) for w, band in zip(self._weights, self._bands, strict=True)))
+        return np.asarray(sum(w * band.squared(i, j) for w, band in zip(self.weights, self._bands, strict=True)))
 
     @cached_property
     def _typical(self) -> float:
@@ -187,8 +187,8 @@ class ProjectedRows:
         return (self._space.span / GRID) ** 2
 
     @cached_property
-    def _weights(self) -> list[float]:
-        """Inverse-variance weights of the bands at the typical distance."""
+    def weights(self) -> list[float]:
+        """Share of each band in a distance: inverse variances at the typical distance."""
         precision = [1.0 / float(self._band_variance(band, self._typical)) for band in self._bands]
         return [p / sum(precision) for p in precision]
 
@@ -203,7 +203,7 @@ class ProjectedRows:
 
     def _variance(self, squared: Reals | float) -> Reals:
         return np.asarray(
-            sum(w * w * self._band_variance(b, squared) for w, b in zip(self._weights, self._bands, strict=True))
+            sum(w * w * self._band_variance(b, squared) for w, b in zip(self.weights, self._bands, strict=True))
         )
 
     @cached_property

@@ -96,6 +96,11 @@ class Release:
         """Squared distances of pairs of rows: i, j, squared_distance, standard_error."""
         return self._rows.distances(pairs)
 
+    @property
+    def band_weights(self) -> list[float]:
+        """Share of each band's projection in an estimated distance."""
+        return self._rows.weights
+
     def random_pairs(self, count: int, seed: int = 0) -> NDArray[np.int64]:
         """Pairs of different rows, drawn evenly and repeatably."""
         return self._rows.random_pairs(count, seed)

@@ -27,6 +27,9 @@ class DistanceCheck:
     mean_truth: float
     mean_error: float
     mean_error_standard_error: float
+    """With what the pairs share: rows, and one projection."""
+    independent_standard_error: float
+    """As if the pairs were independent: too small, above all for few dimensions."""
     coverage: float
     mean_standard_error: float
     root_mean_squared_error: float
@@ -67,6 +70,7 @@ def check_distances(release: Release, table: Any, schema: Schema, pairs: NDArray
         mean_truth=float(truth.mean()),
         mean_error=float(error.mean()),
         mean_error_standard_error=math.sqrt(variance),
+        independent_standard_error=float(error.std(ddof=1) / math.sqrt(len(error))),
         coverage=float((np.abs(error) <= 1.96 * spread).mean()),
         mean_standard_error=float(spread.mean()),
         root_mean_squared_error=float(np.sqrt((error**2).mean())),
@@ -81,10 +85,20 @@ def _shared_row_variance(error: NDArray[np.float64], pairs: NDArray[np.int64]) -
 
 
 def _projection_variance(release: Release, schema: Schema, change: NDArray[np.float64]) -> float:
-    """Variance over R of the mean of |zR|^2: (2/k)|A|_F^2 with A the mean of zz', less what unit rows keep exactly."""
-    parameters = release.card.parameters
-    kind, k = ProjectionKind(parameters["projection"]), int(parameters["dimension"])
+    """Variance over R of the mean of |zR|^2: (2/k)|A|_F^2 with A the mean of zz', less what unit rows keep exactly.
+
+    Bands have independent projections, each with its weight in the estimate.
+    """
+    kind = ProjectionKind(release.card.parameters["projection"])
+    dimensions = [int(band["dimension"]) for band in release.card.parameters["bands"]]
     mean = change.T @ change / len(change)
+    return sum(
+        weight**2 * _one_projection(kind, k, schema, mean)
+        for weight, k in zip(release.band_weights, dimensions, strict=True)
+    )
+
+
+def _one_projection(kind: ProjectionKind, k: int, schema: Schema, mean: NDArray[np.float64]) -> float:
     total = float((mean**2).sum())
     if kind is ProjectionKind.ORTHOGONAL:
         width = mean.shape[0]
