@@ -60,7 +60,6 @@ def test_a_mechanism_explains_itself(name):
         assert len(getattr(cls, attribute)) > 20, attribute
     assert cls.__doc__ and all(field in cls.__doc__ for field in options(name))
     assert cls.cites and all(r.bibtex.startswith("@") for r in cls.cites)
-    assert sum(build(name, {}).lines.values()) <= 1.0 + 1e-12
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -32,14 +32,14 @@ def laplace(epsilon: float) -> Event:
 
 
 def charge(ledger: Ledger, event: Event, *, table: str = "patients", release: str = "r") -> Receipt:
-    return ledger.charge(
+    (receipt,) = ledger.charge(
         table=table,
         release_id=release,
         mechanism="dppro",
-        line="rows",
         promise=Promise(1.0, 1e-6, ROW),
-        event=event,
+        events={"rows": event},
     )
+    return receipt
 
 
 @pytest.fixture
@@ -395,7 +395,7 @@ if os.geteuid() == 0:
 ledger = Ledger(sys.argv[1])
 assert len(ledger.entries()) == 1 and ledger.check() == []
 try:
-    ledger.charge(table="t", release_id="r", mechanism="m", line="l", event=Event("laplace", 1.0, {}),
+    ledger.charge(table="t", release_id="r", mechanism="m", events={"l": Event("laplace", 1.0, {})},
                   promise=Promise(1.0, 0.0, Neighbours.parse("row/replace")))
 except InputError as error:
     assert "permission" in error.remedy, error
@@ -434,9 +434,9 @@ print("ready", flush=True)
 sys.stdin.readline()
 for i in range(times):
     try:
-        ledger.charge(table="patients", release_id=f"{name}-{i}", mechanism="m", line="l",
+        ledger.charge(table="patients", release_id=f"{name}-{i}", mechanism="m",
                       promise=Promise(0.1, 0.0, Neighbours.parse("row/replace")),
-                      event=Event("laplace", 10.0, {"row/replace": 1.0}))
+                      events={"l": Event("laplace", 10.0, {"row/replace": 1.0})})
         print(f"{name}-{i}", flush=True)
     except Refused:
         pass

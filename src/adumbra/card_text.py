@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from adumbra.core.card import Card
+from adumbra.core.card import Card, CardNoise
 
 __all__ = ["card_markdown"]
 
 _ACCOUNTS = {
     "per-matrix": "holds for the published matrix, however it was chosen",
     "fresh-projection": "holds on average over a matrix drawn afresh for this release",
+    "sum": "holds for any rows, whatever else was measured before",
     "pure": "pure epsilon, delta is 0",
 }
 
@@ -31,13 +32,15 @@ def card_markdown(card: Card) -> str:
         "|---|---|",
         f"| what it is | {card.releases} |",
         f"| rows | {card.rows} |",
+        *([] if card.table_rows == card.rows else [f"| rows of the table | {card.table_rows or 'private'} |"]),
         f"| mechanism | {card.mechanism}: {card.title} |",
+        *([f"| why this mechanism | {_plain(card.choice)} |"] if card.choice else []),
         f"| care | {card.caution} |",
         *(f"| {name} | {_value(value)} |" for name, value in card.parameters.items()),
     ]
     for line, noise in card.noise.items():
         lines += [
-            f"| noise on `{line}` | {noise.law}, standard deviation {noise.standard_deviation:.4g} in encoded units |",
+            f"| noise on `{line}` | {noise.law}, {_deviations(noise)} |",
             f"| sensitivity of `{line}` | {noise.sensitivity:.4g} ({_ACCOUNTS[noise.account]}) |",
             f"| sampler | integers on a grid of {noise.grid_step:.3g}; slack {noise.slack:.2g}, inside delta |",
         ]
@@ -83,6 +86,12 @@ def card_markdown(card: Card) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _deviations(noise: CardNoise) -> str:
+    if len(noise.parts) <= 1:
+        return f"standard deviation {noise.standard_deviation:.4g} in encoded units"
+    return "standard deviation " + ", ".join(f"{sd:.4g} on {part}" for part, sd in noise.parts.items())
 
 
 def _value(value: object) -> str:

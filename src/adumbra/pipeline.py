@@ -28,8 +28,7 @@ from adumbra.core.checkpoint import checkpoint
 from adumbra.core.errors import InputError
 from adumbra.core.events import Event
 from adumbra.core.guarantee import Budget, Neighbours, Promise, Relation, Unit
-from adumbra.core.mechanism import Mechanism, Setting
-from adumbra.core.query import RowMap
+from adumbra.core.mechanism import Chooser, Mechanism, Query, Setting
 from adumbra.core.randomness import PublicSeed
 from adumbra.core.release import ReleaseFolder
 from adumbra.core.rows import PrivateRows
@@ -76,6 +75,10 @@ class Job:
     promise: Promise
     setting: Setting
     name: str
+    count: int
+    """Rows of the table: private under add-remove, and used only to check that the table did not change."""
+    choice: str | None = None
+    """Why this mechanism, where it was chosen by rule."""
 
     @property
     def space(self) -> Space:
@@ -88,7 +91,8 @@ class Plan:
     """What a release would do, from shape and schema alone."""
 
     job: Job
-    queries: Mapping[str, RowMap]
+    queries: Mapping[str, Query]
+    shares: Mapping[str, float]
     calibrations: Mapping[str, Calibration]
     costs: Mapping[str, float | None]
 
@@ -96,7 +100,7 @@ class Plan:
 def prepare(
     table: Table,
     schema: Schema,
-    mechanism: Mechanism,
+    mechanism: Mechanism | Chooser,
     budget: Budget,
     *,
     seed: PublicSeed | None = None,
@@ -107,7 +111,8 @@ def prepare(
     """Check everything that can be checked before a charge; reads the table's shape, uses none of its values."""
     neighbours = Neighbours(budget.unit or schema.table.unit or Unit.ROW, budget.relation or Relation.REPLACE)
     promise = Promise(budget.epsilon, budget.delta, neighbours)
-    _supported(mechanism, neighbours)
+    if not isinstance(mechanism, Chooser):
+        _supported(mechanism, neighbours)
     if row_bound is not None:
         positive("give a positive row bound in encoded units, for example 1.0", row_bound=row_bound)
     check_columns(schema, table.columns, table.types)
@@ -122,12 +127,18 @@ def prepare(
     space = schema.space(row_bound)
     seed = seed or PublicSeed.fresh()
 
-    def preview(line: str, query: RowMap) -> float:
-        share = mechanism.lines[line]
+    def preview(share: float, query: Query) -> float:
         return preview_sd(query, space, promise, share=share, rows=rows, fresh=seed.is_fresh)
 
-    setting = Setting(space, rows, neighbours, seed, preview)
-    return Job(table, schema, mechanism, promise, setting, _name(name or schema.table.name or table.name))
+    # Under add-remove the number of rows is private: nothing that is published or decided may look at it.
+    public_rows = None if neighbours.relation is Relation.ADD_REMOVE else rows
+    setting = Setting(space, public_rows, neighbours, seed, preview, schema.labels)
+    choice = None
+    if isinstance(mechanism, Chooser):
+        mechanism, choice = mechanism.choose(setting)
+        _supported(mechanism, neighbours)
+    name = _name(name or schema.table.name or table.name)
+    return Job(table, schema, mechanism, promise, setting, name, rows, choice)
 
 
 def _name(name: str) -> str:
@@ -142,14 +153,14 @@ def _name(name: str) -> str:
 def plan(job: Job) -> Plan:
     """What would be measured, with which noise, at which cost."""
     queries = job.mechanism.queries(job.setting)
+    shares = job.mechanism.lines(job.setting)
     fresh = job.setting.seed.is_fresh
     calibrations = {
-        line: calibrated(
-            query, job.space, job.promise, share=job.mechanism.lines[line], rows=job.setting.rows, fresh=fresh
-        )
+        line: calibrated(query, job.space, job.promise, share=shares[line], rows=job.count, fresh=fresh)
         for line, query in queries.items()
     }
-    return Plan(job, queries, calibrations, costs_of([c.event for c in calibrations.values()], job.promise.delta))
+    costs = costs_of([c.event for c in calibrations.values()], job.promise.delta)
+    return Plan(job, queries, shares, calibrations, costs)
 
 
 def release(
@@ -167,26 +178,31 @@ def release(
     release_id = secrets.token_hex(8)
     notes = OwnerNotes()
 
-    def till(line: str, event: Event) -> None:
-        if ledger is not None:
-            ledger.charge(
-                table=job.name,
-                release_id=release_id,
-                mechanism=job.mechanism.name,
-                line=line,
-                promise=job.promise,
-                event=event,
-            )
+    charged: dict[str, Event] = {}
 
-    meter = Meter(_private_rows(job, notes), job.promise, job.mechanism.lines, till)
-    facts = Facts(release_id, job.name, job.mechanism, job.promise, job.setting, job.schema.to_dict())
-    queries = planned.queries.values()
-    numbers = sum(job.setting.rows * query.dimension + query.matrix.size for query in queries)
+    def till(line: str, event: Event) -> None:
+        # All lines are charged together with the first: a cap cannot refuse the second look after the first was paid.
+        if not charged:
+            charged.update({name: c.event for name, c in planned.calibrations.items()} | {line: event})
+            if ledger is not None:
+                ledger.charge(
+                    table=job.name,
+                    release_id=release_id,
+                    mechanism=job.mechanism.name,
+                    promise=job.promise,
+                    events=charged,
+                )
+        if charged.get(line) != event:
+            raise RuntimeError("a measurement differs from the one that was planned and charged")
+
+    meter = Meter(_private_rows(job, notes), job.promise, planned.shares, till)
+    facts = Facts(release_id, job.name, job.mechanism, job.promise, job.setting, job.schema, job.choice)
+    rows, columns = job.mechanism.size(job.setting)
     try:
-        with publish(target, facts, numbers=numbers, csv=csv, signing_key=signing_key) as publication:
+        with publish(target, facts, numbers=rows * columns, csv=csv, signing_key=signing_key) as publication:
             draft = job.mechanism.run(meter, job.setting)
             for done in publication.rows(draft):
-                progress("releasing", done, job.setting.rows)
+                progress("releasing", done, rows)
             publication.finish(draft, meter.done)
     except BaseException:
         if out is None:
@@ -235,4 +251,4 @@ def _private_rows(job: Job, notes: OwnerNotes) -> PrivateRows:
                 yield clipped
 
     # Where the reader's batches end depends on the private text; what leaves must not.
-    return PrivateRows(job.space, job.setting.rows, lambda: regrouped(encoded_batches(), rows))
+    return PrivateRows(job.space, job.count, lambda: regrouped(encoded_batches(), rows))

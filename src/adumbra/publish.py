@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 import pyarrow.parquet as pq
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -32,9 +31,11 @@ from adumbra.core.events import Event
 from adumbra.core.guarantee import Neighbours, Promise, Unit
 from adumbra.core.mechanism import Draft, Mechanism, Setting
 from adumbra.core.release import CARD, CARD_TEXT, DATA, DATA_CSV, MODEL, SIGNATURE, sha256, sign
+from adumbra.core.schema import Schema
 from adumbra.core.space import GRID
 from adumbra.privacy.accounting import epsilon_of, mu_of
 from adumbra.privacy.meter import Calibration
+from adumbra.table.encode import decode_cells
 
 __all__ = ["Facts", "Publication", "check_target", "costs_of", "publish"]
 
@@ -50,7 +51,9 @@ class Facts:
     mechanism: Mechanism
     promise: Promise
     setting: Setting
-    schema: dict[str, Any]
+    schema: Schema
+    choice: str | None = None
+    """Why this mechanism, where it was chosen by rule."""
 
 
 def costs_of(events: Sequence[Event], delta: float) -> dict[str, float | None]:
@@ -70,32 +73,55 @@ class Publication:
         self._facts = facts
         self._csv = csv
         self._signing_key = signing_key
+        self.written = 0
 
     def rows(self, draft: Draft) -> Iterator[int]:
         """Write the draft's rows batch by batch; yields how many are written."""
-        shape = pa.schema([(name, pa.float64()) for name in draft.columns])
-        done = 0
         with contextlib.ExitStack() as stack:
-            # Noise never repeats, so a dictionary of it would only cost time and room.
-            parquet = stack.enter_context(
-                pq.ParquetWriter(self._folder / DATA, shape, use_dictionary=False, compression="snappy")
-            )
+            parquet = None
             text = stack.enter_context((self._folder / DATA_CSV).open("wb")) if self._csv else None
-            for batch in draft.batches:
+            for frame in self._frames(draft):
+                table = frame.to_arrow()
+                if parquet is None:
+                    # Noise never repeats, so a dictionary of it would only cost time and room.
+                    parquet = stack.enter_context(
+                        pq.ParquetWriter(
+                            self._folder / DATA,
+                            table.schema,
+                            use_dictionary=draft.columns is None,
+                            compression="snappy",
+                        )
+                    )
                 # a table is one row group, written out; write_batch would hold a million rows back in memory
-                parquet.write_table(pa.table([pa.array(column) for column in batch.T.copy()], schema=shape))
+                parquet.write_table(table)
                 if text is not None:
-                    frame = pl.DataFrame(batch, schema=list(draft.columns))
-                    frame.write_csv(text, include_header=done == 0)
-                done += len(batch)
+                    frame.write_csv(text, include_header=self.written == 0)
+                self.written += frame.height
                 checkpoint("measured a batch")
-                yield done
+                yield self.written
+
+    def _frames(self, draft: Draft) -> Iterator[pl.DataFrame]:
+        """At least one frame, so that a release of no rows has columns too."""
+        if draft.columns is None:
+            empty = np.empty((0, len(self._facts.schema.released)))
+            frames = (decode_cells(batch, self._facts.schema) for batch in draft.batches)
+            none = decode_cells(empty, self._facts.schema)
+        else:
+            names = list(draft.columns)
+            frames = (pl.from_numpy(batch.T.copy(), schema=names, orient="col") for batch in draft.batches)
+            none = pl.from_numpy(np.empty((len(names), 0)), schema=names, orient="col")
+        some = False
+        for frame in frames:
+            some = True
+            yield frame
+        if not some:
+            yield none
 
     def finish(self, draft: Draft, measured: Mapping[str, Calibration]) -> None:
         """Write arrays, card and signature, then rename the folder into place."""
         if draft.arrays:
             np.savez_compressed(self._folder / MODEL, allow_pickle=False, **draft.arrays)
-        card = _card(self._facts, measured, draft.parameters)
+        card = _card(self._facts, measured, draft.parameters, self.written)
         files = {p.name: sha256(p) for p in sorted(self._folder.iterdir())}
         card = card.model_copy(update={"files": files})
         (self._folder / CARD_TEXT).write_text(card_markdown(card), encoding="utf-8")
@@ -237,7 +263,7 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _card(facts: Facts, measured: Mapping[str, Calibration], parameters: dict[str, Any]) -> Card:
+def _card(facts: Facts, measured: Mapping[str, Calibration], parameters: dict[str, Any], rows: int) -> Card:
     promise, neighbours, mechanism = facts.promise, facts.promise.neighbours, facts.mechanism
     events = [calibration.event for calibration in measured.values()]
     costs = costs_of(events, promise.delta)
@@ -253,8 +279,10 @@ def _card(facts: Facts, measured: Mapping[str, Calibration], parameters: dict[st
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         library=f"adumbra {version('adumbra')}",
         table=facts.table,
-        rows=facts.setting.rows,
+        rows=rows,
+        table_rows=facts.setting.rows,
         mechanism=mechanism.name,
+        choice=facts.choice,
         title=mechanism.title,
         releases=mechanism.releases,
         caution=mechanism.caution,
@@ -274,7 +302,7 @@ def _card(facts: Facts, measured: Mapping[str, Calibration], parameters: dict[st
         differs=mechanism.differs,
         references=tuple(reference.text for reference in mechanism.cites),
         bibtex=tuple(reference.bibtex for reference in mechanism.cites),
-        table_schema=facts.schema,
+        table_schema=facts.schema.to_dict(),
         files={},
     )
 
@@ -285,8 +313,9 @@ def _card_noise(calibration: Calibration, neighbours: Neighbours) -> CardNoise:
         law=event.noise,
         scale=event.scale,
         standard_deviation=event.sd,
-        grid_step=event.scale / calibration.steps,
-        steps=calibration.steps,
+        parts={name: part.sd for name, part in calibration.parts.items()},
+        grid_step=calibration.coarsest.step,
+        steps=calibration.coarsest.steps,
         sensitivity=event.sensitivity[str(neighbours)],
         account=calibration.account,
         slack=event.slack,

@@ -28,6 +28,7 @@ from adumbra.core.card import Card
 from adumbra.core.column import Column
 from adumbra.core.errors import InputError
 from adumbra.core.guarantee import DEFAULT_DELTA, Budget, Relation, Unit
+from adumbra.core.query import RowMap
 from adumbra.core.randomness import PublicSeed
 from adumbra.core.schema import Schema, TableInfo
 from adumbra.core.validation import one_of
@@ -146,6 +147,8 @@ class DPProTransformer(
         mechanism = DPPro(self.dimension, projection=self.projection)
         plan = api.plan(stand_in, schema, mechanism, budget, seed=seed, row_bound=row_bound)
         (query,), (noise,) = plan.queries.values(), plan.calibrations.values()
+        if not isinstance(query, RowMap):  # DPPro asks nothing else
+            raise TypeError("a projection is a row map")
         self._terms = _Terms(schema, DPPro(query.dimension, projection=self.projection), budget, seed, row_bound)
         self._last_card = deque(maxlen=1)
         self.seed_ = seed.hex

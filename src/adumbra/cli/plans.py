@@ -28,6 +28,7 @@ def plan_facts(plan: Plan, ledger: Ledger | None) -> dict[str, Any]:
         "columns": len(job.space.blocks),
         "coordinates": job.space.width,
         "mechanism": job.mechanism.name,
+        "choice": job.choice,
         "releases": job.mechanism.releases,
         "epsilon": promise.epsilon,
         "delta": promise.delta,
@@ -38,8 +39,8 @@ def plan_facts(plan: Plan, ledger: Ledger | None) -> dict[str, Any]:
         "lines": [
             {
                 "line": line,
-                "share": job.mechanism.lines[line],
-                "query": f"row map {plan.queries[line].matrix.shape[0]} x {plan.queries[line].dimension}",
+                "share": plan.shares[line],
+                "query": plan.queries[line].describe(),
                 "noise": event.noise,
                 "sigma": event.sd,
                 "sensitivity": event.sensitivity[key],
@@ -57,15 +58,17 @@ def plan_facts(plan: Plan, ledger: Ledger | None) -> dict[str, Any]:
 
 def print_plan(facts: dict[str, Any]) -> None:
     """The same for people."""
+    rows = "a private number of" if facts["rows"] is None else facts["rows"]
     print_table(
         "plan: nothing measured, nothing charged",
         ("what", "value"),
         [
-            ("table", f"{facts['table']}: {facts['rows']} rows, {facts['columns']} columns, "
+            ("table", f"{facts['table']}: {rows} rows, {facts['columns']} columns, "
                       f"{facts['coordinates']} encoded coordinates"),
             ("promise", f"epsilon {facts['epsilon']:g}, delta {facts['delta']:g}, unit {facts['unit']}, "
                         f"relation {facts['relation']}"),
             ("mechanism", f"{facts['mechanism']}: {facts['releases']}"),
+            *([("why this one", facts["choice"])] if facts["choice"] else []),
             ("seed", facts["seed"]),
             ("row bound", "none: cells are bounded by their ranges" if facts["row_bound"] is None
              else f"{facts['row_bound']:g} in encoded units"),

@@ -17,11 +17,14 @@ class _Frozen(BaseModel):
 
 
 class CardNoise(_Frozen):
-    """The noise on every number of one measurement, in encoded units."""
+    """The noise on the numbers of one measurement."""
 
     law: str
     scale: float
     standard_deviation: float
+    """Of the noise on a number of weight 1, in encoded units."""
+    parts: dict[str, float] = {}
+    """Standard deviation of the noise on the numbers of each part of the answer."""
     grid_step: float
     steps: float
     sensitivity: float
@@ -45,7 +48,12 @@ class Card(_Frozen):
     library: str
     table: str
     rows: int
+    """Rows of the release."""
+    table_rows: int | None = None
+    """Rows of the table; None where their number is private."""
     mechanism: str
+    choice: str | None = None
+    """Why this mechanism, where it was chosen by rule."""
     title: str
     releases: str
     caution: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, overload, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,27 @@ from adumbra.core.guarantee import Neighbours, Promise
 from adumbra.core.query import RowMap
 from adumbra.core.randomness import PublicSeed
 from adumbra.core.space import Space
+from adumbra.core.sums import RowsAndGram, Sum
 
-__all__ = ["Door", "Draft", "Mechanism", "Noisy", "Preview", "Reference", "Setting"]
+__all__ = [
+    "Chooser",
+    "Door",
+    "Draft",
+    "Mechanism",
+    "Noisy",
+    "NoisyPair",
+    "NoisyParts",
+    "Preview",
+    "Query",
+    "Reference",
+    "Setting",
+]
 
-Preview = Callable[[str, RowMap], float]
-"""`preview(line, query)`: standard deviation that the meter would add, in encoded units. Public, free, no data."""
+Query = RowMap | RowsAndGram | Sum
+Reals = NDArray[np.float64]
+Preview = Callable[[float, Query], float]
+"""`preview(share, query)`: standard deviation that the meter would add to a number of weight 1, if the query were asked
+on a line with this share of the budget. Public, free, no data."""
 
 
 @dataclass(frozen=True)
@@ -39,33 +55,67 @@ class Setting:
     """Everything public that a mechanism may look at to make up its question."""
 
     space: Space
-    rows: int
+    rows: int | None
+    """Rows of the table; None where their number is private (relation add-remove)."""
     neighbours: Neighbours
     seed: PublicSeed
     preview: Preview
+    labels: tuple[str, ...] = ()
+    """Columns the schema calls a label."""
 
 
 class Noisy(Protocol):
-    """What comes out of the door."""
+    """A row map's answer."""
 
     @property
-    def batches(self) -> Iterator[NDArray[np.float64]]:
+    def batches(self) -> Iterator[Reals]:
         """Noisy rows, once."""
+
+
+class NoisyParts(Protocol):
+    """A sum's answer."""
+
+    @property
+    def values(self) -> Mapping[str, Reals]:
+        """Noisy numbers, part by part."""
+
+    def sd(self, part: str) -> float:
+        """Standard deviation of the noise on each number of a part."""
+
+
+class NoisyPair(Protocol):
+    """The answer of a row map measured together with a second moment."""
+
+    @property
+    def rows(self) -> Noisy:
+        """The noisy rows."""
+
+    @property
+    def gram(self) -> NoisyParts:
+        """The noisy second moment."""
 
 
 class Door(Protocol):
     """The only thing a running mechanism can ask."""
 
-    def measure(self, line: str, query: RowMap) -> Noisy:
-        """Charge the line and answer the query with noise."""
+    @overload
+    def measure(self, line: str, query: RowMap) -> Noisy: ...
+    @overload
+    def measure(self, line: str, query: Sum) -> NoisyParts: ...
+    @overload
+    def measure(self, line: str, query: RowsAndGram) -> NoisyPair: ...
 
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """What a mechanism wants published: columns and rows, public arrays, resolved parameters."""
+    """What a mechanism wants published: rows, public arrays, resolved parameters.
 
-    columns: tuple[str, ...]
-    batches: Iterator[NDArray[np.float64]]
+    With `columns` the batches hold one number for each of them. Without, the rows are a table of the schema: one number
+    for each of its released columns, in grid steps for a number or flag and the position of the value for a category.
+    """
+
+    columns: tuple[str, ...] | None
+    batches: Iterator[Reals]
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
     parameters: dict[str, Any] = field(default_factory=dict)
 
@@ -85,15 +135,29 @@ class Mechanism(Protocol):
     answers: ClassVar[tuple[str, ...]]
     cites: ClassVar[tuple[Reference, ...]]
 
-    @property
-    def lines(self) -> Mapping[str, float]:
+    def lines(self, setting: Setting) -> Mapping[str, float]:
         """Budget lines and their shares."""
 
-    def queries(self, setting: Setting) -> Mapping[str, RowMap]:
-        """The query of each line, as `run` will ask it: what `plan` prints."""
+    def queries(self, setting: Setting) -> Mapping[str, Query]:
+        """The query of each line: what `plan` prints, and what the noise and the charge are worked out from.
+
+        A line that looks at what an earlier one found stands here with public placeholders: its noise must not depend
+        on them.
+        """
+
+    def size(self, setting: Setting) -> tuple[int, int]:
+        """Rows and columns of what it will publish (a guess where the number of rows is private)."""
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> Sequence[tuple[str, str]]:
         """What to expect, for `plan`: predicted errors, the paper's own scales. Label and text, from public facts."""
 
     def run(self, door: Door, setting: Setting) -> Draft:
         """Measure through the door and say what to publish."""
+
+
+@runtime_checkable
+class Chooser(Protocol):
+    """A stand-in that picks a mechanism from public facts."""
+
+    def choose(self, setting: Setting) -> tuple[Mechanism, str]:
+        """The mechanism, and why, in a sentence."""

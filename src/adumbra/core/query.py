@@ -69,6 +69,10 @@ class RowMap:
         largest = np.maximum.reduceat(np.abs(self.matrix), space.starts, axis=0).astype(np.float64)
         return float((space.reaches @ largest).max(initial=0.0))
 
+    def describe(self) -> str:
+        """A few words for a plan."""
+        return f"row map {self.matrix.shape[0]} x {self.dimension}"
+
     def answer(self, batch: NDArray[np.float64]) -> NDArray[np.float64]:
         """Exact integers, as float64: valid while `largest_sum` stays below `EXACT` (the meter checks)."""
         return batch @ self.matrix.astype(np.float64)

@@ -20,7 +20,7 @@ from typing import Any, cast
 from adumbra.core.column import COLUMN_KEYS, Column, heading, nearest, repeated, toml_text, type_name
 from adumbra.core.errors import InputError
 from adumbra.core.guarantee import Unit
-from adumbra.core.space import GRID, HALF, Block, Kind, Space
+from adumbra.core.space import GRID, HALF, MOST_LEVELS, Block, Kind, Space
 
 __all__ = ["Schema", "TableInfo"]
 
@@ -75,6 +75,11 @@ class Schema:
         """Columns that are not dropped, in order."""
         return tuple(c for c in self.columns if c.role != "drop")
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the columns with role "label"."""
+        return tuple(c.name for c in self.columns if c.role == "label")
+
     def column(self, name: str) -> Column:
         """The declared column of that name."""
         for column in self.columns:
@@ -95,7 +100,8 @@ class Schema:
             steps = math.floor(row_bound * GRID)
         blocks, start = [], 0
         for column in self.released:
-            blocks.append(Block(column.name, cast(Kind, column.kind), start, column.width, _fallback(column)))
+            kind = cast(Kind, column.kind)
+            blocks.append(Block(column.name, kind, start, column.width, _fallback(column), _levels(column)))
             start += column.width
         return Space(tuple(blocks), steps)
 
@@ -176,6 +182,16 @@ def _fallback(column: Column) -> int | None:
     low, high = cast(float, column.low), cast(float, column.high)
     width = high - low
     return max(-HALF, min(HALF, round((cast(float, column.missing) - (low + width / 2)) / width * GRID)))
+
+
+def _levels(column: Column) -> int | None:
+    """How many whole numbers the range holds, where the column is declared integer and its ends are whole."""
+    if column.kind != "number" or not column.integer:
+        return None
+    low, high = cast(float, column.low), cast(float, column.high)
+    if low != math.floor(low) or high != math.floor(high) or high - low >= MOST_LEVELS:
+        return None
+    return int(high - low) + 1
 
 
 def _column(name: Any, fields: Any) -> Column:

@@ -26,11 +26,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CATEGORY_STEPS", "GRID", "HALF", "Block", "Kind", "Space"]
+__all__ = ["CATEGORY_STEPS", "GRID", "HALF", "MOST_LEVELS", "Block", "Kind", "Space"]
 
 GRID = 2**16
 HALF = GRID // 2
 CATEGORY_STEPS = math.isqrt(GRID * GRID // 2)  # floor(GRID / sqrt(2)) = 46340
+MOST_LEVELS = 4096  # whole numbers that the grid keeps well apart
+"""A wider range of whole numbers is treated like any other number."""
 
 Kind = Literal["number", "flag", "category"]
 
@@ -45,6 +47,8 @@ class Block:
     width: int
     fallback: int | None = None
     """Where an empty cell goes: grid steps (number, flag) or the position of a value (category); None: to 0."""
+    levels: int | None = None
+    """How many whole numbers a number declared `integer` can be; None where it is not, or where there are many."""
 
     @property
     def stop(self) -> int:

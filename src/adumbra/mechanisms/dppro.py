@@ -106,14 +106,19 @@ class DPPro:
                 "leave one of them out",
             )
 
-    @property
-    def lines(self) -> Mapping[str, float]:
+    def lines(self, setting: Setting) -> Mapping[str, float]:
         """The whole budget goes to the projected rows; bands are stacked in the same measurement."""
         return {_LINE: 1.0}
 
     def queries(self, setting: Setting) -> Mapping[str, RowMap]:
         """One stacked row map."""
         return {_LINE: self._resolve(setting).query}
+
+    def size(self, setting: Setting) -> tuple[int, int]:
+        """One row for each row of the table."""
+        query = self._resolve(setting).query
+        # the matrix is published too
+        return (setting.rows or 0) + query.matrix.shape[0], query.dimension
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """Sigma beside the paper's values, and the error of one squared distance."""
@@ -251,7 +256,7 @@ def _suited(kind: ProjectionKind, setting: Setting, squared: float) -> int:
             _stack(kind, replace(setting, seed=PublicSeed.given(f"stand-in {i}")), [k])[0] for i in range(count)
         )
         factor = projection_factor(kind, k, space.width, len(space.blocks))
-        sd = max(setting.preview(_LINE, query) for query in stand_ins)
+        sd = max(setting.preview(1.0, query) for query in stand_ins)
         return float(distance_variance(squared, factor=factor, dimension=k, noise_variance=sd**2, law="gaussian"))
 
     return min((k for k in _CANDIDATES if k <= max(space.width, 1)), key=variance)

@@ -22,7 +22,7 @@ import os
 import secrets
 import sqlite3
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -106,32 +106,41 @@ class Ledger:
         return f"Ledger({str(self.path)!r})"
 
     def charge(
-        self, *, table: str, release_id: str, mechanism: str, line: str, promise: Promise, event: Event
-    ) -> Receipt:
-        """Write the charge durably, or raise and write nothing.
+        self, *, table: str, release_id: str, mechanism: str, promise: Promise, events: Mapping[str, Event]
+    ) -> list[Receipt]:
+        """Write the charges of all lines of a release durably and together, or raise and write nothing.
 
-        Guarantee: when this returns, the charge survives a crash, and no cap of the table is exceeded by all
+        Guarantee: when this returns, the charges survive a crash, and no cap of the table is exceeded by all
         its events together, at the cap's own neighbours and delta. Raises Refused if a cap would be exceeded
         or if the ledger no longer passes its own check.
         """
-        check_event(event)
-        body = {
-            "release_id": release_id,
-            "mechanism": mechanism,
-            "line": line,
-            "promise": {
-                "epsilon": promise.epsilon,
-                "delta": promise.delta,
-                "neighbours": str(promise.neighbours),
-            },
-            "event": event.to_json(),
+        for event in events.values():
+            check_event(event)
+        stated = {
+            "epsilon": promise.epsilon,
+            "delta": promise.delta,
+            "neighbours": str(promise.neighbours),
         }
         with self._writing() as db:
             past = [entry for entry in _whole(db, self.path) if entry.table == table]
-            events = [e for entry in past if (e := entry.event) is not None]
+            spent = [e for entry in past if (e := entry.event) is not None]
             for cap in _caps(past):
-                _check_cap(cap, table, [*events, event])
-            return _append(db, "charge", table, body)
+                _check_cap(cap, table, [*spent, *events.values()])
+            return [
+                _append(
+                    db,
+                    "charge",
+                    table,
+                    {
+                        "release_id": release_id,
+                        "mechanism": mechanism,
+                        "line": line,
+                        "promise": stated,
+                        "event": event.to_json(),
+                    },
+                )
+                for line, event in events.items()
+            ]
 
     def set_cap(self, table: str, neighbours: Neighbours, epsilon: float, delta: float) -> Receipt:
         """Declare the most that may ever be spent on a table; replaces an earlier cap for these neighbours.

@@ -4,6 +4,8 @@ It reads the bound from the rows, the sensitivity from the query, the scale from
 ledger; and only then opens the rows, answers exactly in integers and adds integer noise. What it hands out may be
 published. A line can be measured once.
 
+A row map is answered row by row, as a stream; a sum over rows (`core.sums`) is answered as a whole, part by part.
+
 `calibrated` does the same arithmetic without rows: planning and releasing cannot disagree.
 """
 
@@ -12,10 +14,10 @@ from __future__ import annotations
 import math
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,14 +29,29 @@ from adumbra.core.guarantee import Promise, Relation, Unit
 from adumbra.core.query import EXACT, RowMap
 from adumbra.core.rows import PrivateRows
 from adumbra.core.space import CATEGORY_STEPS, GRID, HALF, Space
+from adumbra.core.sums import Part, RowsAndGram, Sum
 from adumbra.linalg.lattice_tables import LARGEST_T
 from adumbra.linalg.projections import ROUNDING, gaussian_matrix
 from adumbra.privacy import calibrate, noise
-from adumbra.privacy.sensitivity import bounds, row_distance, sensitivity
+from adumbra.privacy.sensitivity import Query, bounds, row_distance, sensitivity
 
-__all__ = ["Calibration", "Meter", "NoisyRows", "Till", "calibrated", "noise_threads", "preview_sd"]
+__all__ = [
+    "Calibration",
+    "Meter",
+    "NoisyJoint",
+    "NoisyRows",
+    "NoisySum",
+    "PartNoise",
+    "Till",
+    "calibrated",
+    "noise_threads",
+    "preview_sd",
+]
 
 Reals = NDArray[np.float64]
+Answer = TypeVar("Answer")
+ROWS = "rows"
+"""Name of a row map's only part."""
 
 
 class Till(Protocol):
@@ -45,13 +62,30 @@ class Till(Protocol):
 
 
 @dataclass(frozen=True)
+class PartNoise:
+    """The noise on the numbers of one part of an answer."""
+
+    steps: float
+    """Scale in integer steps of the answer."""
+    step: float
+    """Value of one step."""
+    sd: float
+    """Standard deviation, in the units of the part."""
+
+
+@dataclass(frozen=True)
 class Calibration:
-    """The noise a query gets: what the ledger records, and the scale in integer steps of the answer."""
+    """The noise a query gets: what the ledger records, and the scale in integer steps of each part of the answer."""
 
     event: Event
-    steps: float
+    parts: Mapping[str, PartNoise]
     account: str
-    """Which proof the scale rests on: "per-matrix", "fresh-projection" or "pure"."""
+    """Which proof the scale rests on: "per-matrix", "fresh-projection", "sum" or "pure"."""
+
+    @property
+    def coarsest(self) -> PartNoise:
+        """The part whose grid is coarsest beside its noise."""
+        return min(self.parts.values(), key=lambda part: part.steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,78 +98,121 @@ class NoisyRows:
     calibration: Calibration
 
 
+@dataclass(frozen=True, eq=False)
+class NoisySum:
+    """A noisy sum, part by part, and the standard deviation of the noise on each part. All of it may be published."""
+
+    values: Mapping[str, Reals]
+    calibration: Calibration
+
+    def sd(self, part: str) -> float:
+        """Standard deviation of the noise on each number of a part."""
+        return self.calibration.parts[part].sd
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyJoint:
+    """Noisy rows and the noisy second moment that was measured with them."""
+
+    rows: NoisyRows
+    gram: NoisySum
+
+
 @dataclass(frozen=True)
 class _Scale:
     """The noise of one line, before its cost for other neighbours is worked out."""
 
     law: Literal["gaussian", "laplace"]
-    steps: float
+    scale: float
     account: str
     slack: float = 0.0
     projections: dict[str, FreshProjection] = field(default_factory=dict)
 
 
-def calibrated(query: RowMap, space: Space, promise: Promise, *, share: float, rows: int, fresh: bool) -> Calibration:
-    """Noise for one line that may use `share` of the promise.
+def calibrated(query: Query, space: Space, promise: Promise, *, share: float, rows: int, fresh: bool) -> Calibration:
+    """Noise for one line that may use `share` of the promise. `rows` counts only where a query answers row by row.
 
     Guarantee: the event, accounted at the promise's neighbours and delta, costs at most the line's share: mu^2
     shares add up to the whole for Gaussian lines, epsilon shares for Laplace lines.
     """
     scale = _scale(query, space, promise, share, rows, fresh)
     sensitivities = bounds(query, space, "l1" if scale.law == "laplace" else "l2")
-    event = Event(scale.law, scale.steps * query.answer_step, sensitivities, scale.projections, scale.slack)
-    return Calibration(event, scale.steps, scale.account)
+    event = Event(scale.law, scale.scale, sensitivities, scale.projections, scale.slack)
+    noises = {
+        part.name: PartNoise(_steps(scale.scale, part), part.step, event.sd / part.weight) for part in _parts(query)
+    }
+    return Calibration(event, noises, scale.account)
 
 
-def preview_sd(query: RowMap, space: Space, promise: Promise, *, share: float, rows: int, fresh: bool) -> float:
-    """Standard deviation that `calibrated` would give, without the cost for every other pair of neighbours."""
+def preview_sd(query: Query, space: Space, promise: Promise, *, share: float, rows: int, fresh: bool) -> float:
+    """Standard deviation that `calibrated` would give to a number of weight 1, not counting other neighbours."""
     scale = _scale(query, space, promise, share, rows, fresh)
-    return Event(scale.law, scale.steps * query.answer_step, {}).sd
+    return Event(scale.law, scale.scale, {}).sd
 
 
-def _scale(query: RowMap, space: Space, promise: Promise, share: float, rows: int, fresh: bool) -> _Scale:
+def _parts(query: Query) -> tuple[Part, ...]:
+    """What gets noise: the parts of a sum; the rows of a row map, which is one part of weight 1."""
+    if isinstance(query, Sum):
+        return query.parts
+    of_rows = query.map if isinstance(query, RowsAndGram) else query
+    rows = Part(ROWS, (of_rows.dimension,), 1.0, of_rows.answer_step, 0.0)
+    return (rows, *query.gram.parts) if isinstance(query, RowsAndGram) else (rows,)
+
+
+def _draws(query: Query, rows: int) -> int:
+    return sum(part.size * (rows if part.name == ROWS and not isinstance(query, Sum) else 1) for part in _parts(query))
+
+
+def _scale(query: Query, space: Space, promise: Promise, share: float, rows: int, fresh: bool) -> _Scale:
     if promise.neighbours.unit is Unit.CELL and space.row_bound is not None:
         raise InputError(
             "no row bound with unit cell (clipping a row couples its cells)",
             "unit cell with a row bound",
             "leave out --row-bound, or use --unit row",
         )
-    largest = query.largest_sum(space)
+    largest = 0.0 if isinstance(query, Sum) else query.largest_sum(space)
     if largest >= EXACT:
         raise InputError(
             "sums that stay exact (below 2^53)",
             f"a map over {space.width} coordinates whose sums can reach {largest:.3g}",
             "use fewer columns or a coarser map",
         )
+    parts = _parts(query)
     if promise.delta == 0.0:
         bound = sensitivity(query, space, promise.neighbours, "l1")
-        return _Scale("laplace", _steps(bound / (promise.epsilon * share), query), "pure")
-    slack = noise.gaussian_slack_per_draw() * rows * query.dimension
+        return _Scale("laplace", _drawable(bound / (promise.epsilon * share), parts), "pure")
+    slack = noise.gaussian_slack_per_draw() * _draws(query, rows)
     delta = promise.delta - _slack_delta(promise, slack)
     projections: dict[str, FreshProjection] = {}
-    if fresh and share == 1.0 and promise.neighbours.unit is Unit.ROW:
+    if isinstance(query, RowMap) and fresh and share == 1.0 and promise.neighbours.unit is Unit.ROW:
         projections = _fresh_projections(query, space)
     mixture = projections.get(str(promise.neighbours))
     if mixture is None:
         mu = calibrate.mu_for(promise.epsilon, delta) * math.sqrt(share)
         bound = sensitivity(query, space, promise.neighbours)
-        return _Scale("gaussian", _steps(bound / mu, query), "per-matrix", slack, projections)
+        account = "sum" if isinstance(query, Sum) else "per-matrix"
+        return _Scale("gaussian", _drawable(bound / mu, parts), account, slack, projections)
     # Not "whichever is smaller": the fresh account averages over the matrix, so the choice of account (and of
     # everything else about the noise) must not look at the matrix.
     sigma = calibrate.fresh_sigma_for(promise.epsilon, delta, mixture.dimension, mixture.distance, mixture.rounding)
-    return _Scale("gaussian", _steps(sigma, query), "fresh-projection", slack, projections)
+    return _Scale("gaussian", _drawable(sigma, parts), "fresh-projection", slack, projections)
 
 
-def _steps(scale: float, query: RowMap) -> float:
-    """A hair more noise than asked, so that no rounding of float64 can make it a hair less."""
-    steps = max(scale / query.answer_step, 16.0) * (1.0 + 1e-12)
-    if steps > LARGEST_T:
+def _steps(scale: float, part: Part) -> float:
+    return scale / part.weight / part.step
+
+
+def _drawable(scale: float, parts: tuple[Part, ...]) -> float:
+    """A hair more noise than asked, so that no rounding of float64 can make it a hair less; and at least 16 steps."""
+    finest = max(part.weight * part.step for part in parts)
+    scale = max(scale, 16.0 * finest) * (1.0 + 1e-12)
+    if max(_steps(scale, part) for part in parts) > LARGEST_T:
         raise InputError(
             "noise that the sampler can draw",
             f"a scale of {scale:.3g} in encoded units",
             "give a larger epsilon, or release fewer columns",
         )
-    return steps
+    return scale
 
 
 def _slack_delta(promise: Promise, slack: float) -> float:
@@ -196,7 +273,13 @@ class Meter:
     def __repr__(self) -> str:
         return f"Meter({self._rows!r}, lines left: {sorted(self._open)})"
 
-    def measure(self, line: str, query: RowMap) -> NoisyRows:
+    @overload
+    def measure(self, line: str, query: RowMap) -> NoisyRows: ...
+    @overload
+    def measure(self, line: str, query: Sum) -> NoisySum: ...
+    @overload
+    def measure(self, line: str, query: RowsAndGram) -> NoisyJoint: ...
+    def measure(self, line: str, query: Query) -> NoisyRows | NoisySum | NoisyJoint:
         """Charge the line, then answer the query with noise.
 
         Raises before anything is charged when the line is unknown or spent, or the query cannot be answered
@@ -206,33 +289,42 @@ class Meter:
         if line not in self._open:
             raise ValueError(f"budget line {line!r} is unknown or already spent; left: {sorted(self._open)}")
         rows = self._rows
-        fresh = query.recipe is not None and query.recipe.seed.claim_freshness()
+        recipe = query.recipe if isinstance(query, RowMap) else None
+        fresh = recipe is not None and recipe.seed.claim_freshness()
         calibration = calibrated(query, rows.space, self._promise, share=self._open[line], rows=rows.count, fresh=fresh)
-        if rows.count * query.dimension > noise.MAX_DRAWS:
-            raise InputError(
-                f"at most {noise.MAX_DRAWS} noisy numbers",
-                f"{rows.count * query.dimension}",
-                "release fewer rows",
-            )
+        _check_countable(query, rows.count)
         del self._open[line]
         self._till(line, calibration.event)
         self.done[line] = calibration
         checkpoint("charged")
-        return NoisyRows(_answers(rows, query, calibration), query.dimension, rows.count, calibration)
+        if isinstance(query, Sum):
+            return NoisySum(_summed(rows, query, calibration), calibration)
+        if isinstance(query, RowMap):
+            return NoisyRows(_answers(rows, query, calibration), query.dimension, rows.count, calibration)
+        gram = NoisySum(_summed(rows, query.gram, calibration), calibration)
+        stream = NoisyRows(_answers(rows, query.map, calibration), query.map.dimension, rows.count, calibration)
+        return NoisyJoint(stream, gram)
 
 
-def _answers(rows: PrivateRows, query: RowMap, calibration: Calibration) -> Iterator[Reals]:
-    """Exact integers plus integer noise, in order, a few batches ahead on worker threads."""
-    law = calibration.event.noise
+def _check_countable(query: Query, rows: int) -> None:
+    """Refuse what cannot be summed exactly or drawn, before any charge."""
+    if _draws(query, rows) > noise.MAX_DRAWS:
+        raise InputError(f"at most {noise.MAX_DRAWS} noisy numbers", f"{_draws(query, rows)}", "release fewer rows")
+    if max(part.largest for part in _parts(query)) * rows >= EXACT:
+        raise InputError("a table whose sums stay exact (below 2^53)", "more rows", "release the table in parts")
 
-    def one(batch: Reals) -> Reals:
+
+def _each_batch(rows: PrivateRows, answer: Callable[[Reals], Answer]) -> Iterator[Answer]:
+    """Answers in order, a few batches ahead on worker threads; refuses a table that changed since it was counted."""
+
+    def one(batch: Reals) -> Answer:
         _check_bounded(batch, rows.space)
-        return noise.add_noise(law, query.answer(batch), calibration.steps, query.answer_step)
+        return answer(batch)
 
     workers = noise_threads()
     seen = 0
     with ThreadPoolExecutor(workers) as pool:
-        ahead: deque[Future[Reals]] = deque()
+        ahead: deque[Future[Answer]] = deque()
         for batch in rows._for_the_meter():
             seen += len(batch)
             ahead.append(pool.submit(one, batch))
@@ -242,10 +334,30 @@ def _answers(rows: PrivateRows, query: RowMap, calibration: Calibration) -> Iter
             yield ahead.popleft().result()
     if seen != rows.count:
         raise InputError(
-            f"the {rows.count} rows counted before the release",
-            f"{seen} rows while reading again",
+            "the rows counted before the release",
+            "another number while reading again",
             "the table changed while it was read; keep it still and release again",
         )
+
+
+def _answers(rows: PrivateRows, query: RowMap, calibration: Calibration) -> Iterator[Reals]:
+    """Exact integers plus integer noise, batch by batch."""
+    law, part = calibration.event.noise, calibration.parts[ROWS]
+    return _each_batch(rows, lambda batch: noise.add_noise(law, query.answer(batch), part.steps, query.answer_step))
+
+
+def _summed(rows: PrivateRows, query: Sum, calibration: Calibration) -> dict[str, Reals]:
+    """Exact integer sums over all rows, and then, once, noise. Below 2^53 the order of adding does not matter."""
+    total = {part.name: np.zeros(part.shape) for part in query.parts}
+    for answer in _each_batch(rows, query.answer):
+        for name, value in answer.items():
+            if value.shape != total[name].shape:
+                raise RuntimeError("an answer has another shape than its query says")
+            total[name] += value
+    law, out = calibration.event.noise, {}
+    for part in query.parts:
+        out[part.name] = noise.add_noise(law, total[part.name], calibration.parts[part.name].steps, part.step)
+    return out
 
 
 def _check_bounded(batch: Reals, space: Space) -> None:

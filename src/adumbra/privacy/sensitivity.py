@@ -1,15 +1,16 @@
 """How far one unit can move each query: the one file where sensitivities are written.
 
 Every function returns an upper bound that holds for the matrix as rounded, computed from its integers and
-nudged outward by `OUTWARD` wherever float64 had a say. Proof: docs/proofs/row-map.md. Brute force:
-tests/test_sensitivity.py searches for a pair of neighbours that exceeds the bound, and checks that the known
-worst pair comes close.
+nudged outward by `OUTWARD` wherever float64 had a say. Proofs: docs/proofs/row-map.md, docs/proofs/sums.md. Brute
+force: tests/test_sensitivity.py and tests/test_sums.py search for a pair of neighbours that exceeds the bound, and
+check that the known worst pair comes close.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,11 @@ from adumbra.core.errors import InputError
 from adumbra.core.guarantee import Neighbours, Relation, Unit
 from adumbra.core.query import RowMap
 from adumbra.core.space import CATEGORY_STEPS, GRID, Block, Space
+from adumbra.core.sums import CentreScale, Count, Gram, Moments, RowsAndGram, Sum, Tables
 
-__all__ = ["OUTWARD", "bounds", "row_distance", "sensitivity"]
+__all__ = ["OUTWARD", "Query", "bounds", "row_distance", "sensitivity"]
+
+Query = RowMap | RowsAndGram | Sum
 
 OUTWARD = 1.0 + 1e-9
 """Covers the rounding of float64 square roots and of the symmetric eigensolver (relative error below 1e-12)."""
@@ -33,17 +37,22 @@ Norm = Literal["l1", "l2"]
 Matrix = NDArray[np.float64]
 
 
-def sensitivity(query: RowMap, space: Space, neighbours: Neighbours, norm: Norm = "l2") -> float:
-    """Largest change of the answer between neighbours, in encoded units.
+def sensitivity(query: Query, space: Space, neighbours: Neighbours, norm: Norm = "l2") -> float:
+    """Largest change of the answer between neighbours, in the units of the measured vector (`core.sums`: weighted).
 
     A row map answers row by row, so the number of rows is part of its answer: it refuses `add-remove` by name.
     """
+    if isinstance(query, Sum):
+        # Changing a cell changes a row, so the bound for rows holds for cells.
+        return _SUMS[type(query)](query, space, neighbours.relation, norm) * OUTWARD
     if neighbours.relation is Relation.ADD_REMOVE:
         raise InputError(
             "a relation under which the number of rows is public (replace or zero-out)",
             "relation add-remove for a row map, which publishes one row per person and so the row count",
             "use --relation replace, or a mechanism that releases no row per person",
         )
+    if isinstance(query, RowsAndGram):
+        return _rows_and_gram(query, space, neighbours.relation, norm) * OUTWARD
     rounded = query.matrix.astype(np.float64)
     if neighbours.unit is Unit.ROW:
         bound = _row(rounded, space, neighbours.relation, norm)
@@ -55,9 +64,10 @@ def sensitivity(query: RowMap, space: Space, neighbours: Neighbours, norm: Norm 
     return bound * query.answer_step * OUTWARD
 
 
-def bounds(query: RowMap, space: Space, norm: Norm) -> dict[str, float]:
+def bounds(query: Query, space: Space, norm: Norm) -> dict[str, float]:
     """Sensitivity for every pair of neighbours that has one; the others cost infinity and are left out."""
-    finite = (n for n in Neighbours.every() if n.relation is not Relation.ADD_REMOVE)
+    summed = isinstance(query, Sum)
+    finite = (n for n in Neighbours.every() if summed or n.relation is not Relation.ADD_REMOVE)
     return {str(n): sensitivity(query, space, n, norm) for n in finite}
 
 
@@ -171,3 +181,85 @@ def _category_pair(gram: Matrix, a: Block, b: Block) -> float:
     inner = np.pad(gram[a.start : a.stop, b.start : b.stop], ((0, 1), (0, 1)))  # the empty cell of each
     change = inner[:, None, :] - inner[None, :, :]
     return float((change.max(axis=2) - change.min(axis=2)).max()) * CATEGORY_STEPS**2
+
+
+def _tables(query: Tables, space: Space, relation: Relation, norm: Norm) -> float:
+    """Every column puts a one in one cell of each table; ones of two rows are in the same cell or in two."""
+    columns = len(query.cells.blocks)
+    if norm == "l1":
+        return columns * (query.pooled + query.grouped) * _twice(relation)
+    return math.sqrt(columns * (query.pooled**2 + query.grouped**2) * _twice(relation))
+
+
+def _centre_scale(query: CentreScale, space: Space, relation: Relation, norm: Norm) -> float:
+    """For x, y in [-1, 1]: |(x, x^2) - (y, y^2)|_2 <= 2 and |.|_1 <= 9/4; a value that changes moves two cells."""
+    numbers = sum(block.kind == "number" for block in query.blocks)
+    others = len(query.blocks) - numbers
+    if norm == "l1":
+        return numbers * 2.25 + others * 2.0 * math.sqrt(2.0)  # add-remove: 2 and sqrt(2), less than this
+    return math.sqrt(len(query.blocks) * 2.0 * _twice(relation))
+
+
+def _moments(query: Moments, space: Space, relation: Relation, norm: Norm) -> float:
+    """Supremum over pairs of scores in the unit ball and of classes (docs/proofs/sums.md).
+
+    Two rows of different classes: at most 2 (a^2 + b^2 + g^2), at orthogonal unit scores. Two of one class, with unit
+    scores at inner product t: 2 b^2 (1 - t) + 2 g^2 (1 - t^2), largest at t = -b^2 / (2 g^2) or at -1.
+    """
+    a, b, g, d = query.counts, query.sums, query.second, query.scores.dimension
+    if norm == "l1":
+        return (a + b * math.sqrt(d) + g * _svec_l1(d)) * _twice(relation)
+    if relation is Relation.ADD_REMOVE:
+        return math.sqrt(a * a + b * b + g * g)
+    same = 4 * b * b if b * b >= 2 * g * g else 2 * b * b + 2 * g * g + b**4 / (2 * g * g)
+    different = 2 * (a * a + b * b + g * g) if query.groups is not None else 0.0
+    return math.sqrt(max(same, different))
+
+
+def _gram(query: Gram, space: Space, relation: Relation, norm: Norm) -> float:
+    """|xx' - yy'|^2 = |x|^4 + |y|^4 - 2 <x,y>^2: at most twice the fourth power of the bound."""
+    one = query.weight * (space.reach / GRID) ** 2
+    if norm == "l1":
+        return one * _svec_l1(query.width) * _twice(relation)
+    if relation is Relation.ADD_REMOVE or (relation is Relation.ZERO_OUT and not space.has_fallback):
+        return one
+    return math.sqrt(2.0) * one
+
+
+def _rows_and_gram(query: RowsAndGram, space: Space, relation: Relation, norm: Norm) -> float:
+    """Both at the same pair: antipodal rows, the worst for the map, leave the second moment as it was.
+
+    With s = |R|^2, unit rows at inner product -t and w = second^2 bound^2: s (2 + 2t) + 2w (1 - t^2).
+    """
+    row = Neighbours(Unit.ROW, relation)
+    if norm == "l1":
+        return sensitivity(query.map, space, row, norm) + _gram(query.gram, space, relation, norm)
+    bound = space.reach / GRID
+    s = (_operator_norm(query.map.matrix.astype(np.float64)) * query.map.step) ** 2
+    w = (query.second * bound) ** 2
+    if relation is Relation.ZERO_OUT and not space.has_fallback:
+        return bound * math.sqrt(s + w)
+    return bound * math.sqrt(4 * s if w <= s / 2 else 2 * s + 2 * w + s * s / (2 * w))
+
+
+def _count(query: Count, space: Space, relation: Relation, norm: Norm) -> float:
+    return 1.0 if relation is Relation.ADD_REMOVE else 0.0
+
+
+def _twice(relation: Relation) -> float:
+    """A replaced row takes its features away and brings others; an emptied one brings those of an empty row."""
+    return 1.0 if relation is Relation.ADD_REMOVE else 2.0
+
+
+def _svec_l1(width: int) -> float:
+    """Largest |svec(xx')|_1 of a unit vector: |x|^2 + (|x|_1^2 - |x|^2) / sqrt(2), with |x|_1^2 <= width."""
+    return 1.0 + (width - 1) / math.sqrt(2.0)
+
+
+_SUMS: dict[type, Callable[[Any, Space, Relation, Norm], float]] = {
+    CentreScale: _centre_scale,
+    Count: _count,
+    Gram: _gram,
+    Moments: _moments,
+    Tables: _tables,
+}

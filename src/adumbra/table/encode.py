@@ -23,7 +23,7 @@ from adumbra.core.errors import InputError
 from adumbra.core.schema import Schema
 from adumbra.core.space import CATEGORY_STEPS, GRID, HALF
 
-__all__ = ["Encoded", "Repairs", "check_columns", "decode", "encode"]
+__all__ = ["Encoded", "Repairs", "check_columns", "decode", "decode_cells", "encode"]
 
 _YES = ("true", "t", "yes", "y")
 _NO = ("false", "f", "no", "n")
@@ -127,6 +127,30 @@ def decode(values: NDArray[Any], schema: Schema) -> pl.DataFrame:
             columns[column.name] = pl.Series(part[:, 0] > 0)
         else:
             columns[column.name] = pl.Series(list(column.values)).gather(part.argmax(axis=1))
+    return pl.DataFrame(columns)
+
+
+def decode_cells(values: NDArray[Any], schema: Schema) -> pl.DataFrame:
+    """Turn one number a column into a table of the declared types.
+
+    A number or flag is in grid steps, as in `decode`; a category is the position of its value.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 2 or array.shape[1] != len(schema.released):
+        raise InputError(
+            f"rows of {len(schema.released)} numbers", f"shape {array.shape}", "decode with its own schema"
+        )
+    if np.isnan(array).any():
+        raise InputError("numbers to decode", "nan", "report this: a release must not hold nan")
+    columns = {}
+    for part, column in zip(array.T, schema.released, strict=True):
+        if column.kind == "number":
+            columns[column.name] = _decode_number(part, column)
+        elif column.kind == "flag":
+            columns[column.name] = pl.Series(part > 0)
+        else:
+            place = np.clip(part, 0, column.width - 1).astype(np.int64)
+            columns[column.name] = pl.Series(list(column.values)).gather(place)
     return pl.DataFrame(columns)
 
 
