@@ -88,46 +88,93 @@ def test_unsupported_neighbours_are_refused(name):
             ad.release(people(), SCHEMA, build(name, {}), ad.Budget(1.0, 1e-6, neighbours.unit, neighbours.relation))
 
 
+def silent(law, exact, t, step, **_):
+    return np.asarray(exact, dtype=float) * step
+
+
+def measured(release):
+    """The noisy numbers themselves: the rows of a row-aligned release, the arrays called so of any other."""
+    arrays = {key: value for key, value in release.arrays.items() if key.startswith("measured_")}
+    return arrays or {"rows": release.table.to_numpy()}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_seed_repeats_the_public_part_and_never_the_noise(name):
     budget = ad.Budget(1.0, 1e-6, Unit.ROW)
     one, two = (
         ad.release(people(), SCHEMA, build(name, {}), budget, seed=ad.PublicSeed.given("contract")) for _ in "ab"
     )
-    for key, value in one.arrays.items():
-        assert np.array_equal(value, two.arrays[key])
-    assert not np.isin(one.table.to_numpy(), two.table.to_numpy()).any()
+    if one.card.mechanism == "dppro":
+        for key, value in one.arrays.items():
+            assert np.array_equal(value, two.arrays[key])
+    again = measured(two)
+    for key, value in measured(one).items():
+        assert (value == again[key]).mean() < 0.01, key
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_without_noise_it_equals_its_non_private_limit_and_with_noise_it_does_not(name, monkeypatch):
-    """The mechanism is a function of the noisy answer alone: with the noise off two runs agree."""
-
-    def silent(law, exact, t, step, **_):
-        return np.asarray(exact, dtype=float) * step
-
+    """The mechanism is a function of the noisy answer and the public seed: with the noise off two runs agree."""
     budget = ad.Budget(1.0, 1e-6, Unit.ROW)
     with monkeypatch.context() as patch:
         patch.setattr(noise, "add_noise", silent)
-        runs = [
-            ad.release(people(), SCHEMA, build(name, {}), budget, seed=ad.PublicSeed.given("x")).table.to_numpy()
-            for _ in "ab"
-        ]
-    assert np.array_equal(*runs)
-    real = ad.release(people(), SCHEMA, build(name, {}), budget, seed=ad.PublicSeed.given("x")).table.to_numpy()
-    assert not np.isclose(real, runs[0]).any()
+        one, two = (
+            ad.release(people(), SCHEMA, build(name, {}), budget, seed=ad.PublicSeed.given("x")) for _ in "ab"
+        )
+        assert one.table.equals(two.table)
+        exact = measured(one)
+    real = measured(ad.release(people(), SCHEMA, build(name, {}), budget, seed=ad.PublicSeed.given("x")))
+    for key, value in real.items():
+        assert np.isclose(value, exact[key], rtol=1e-9, atol=1e-9).mean() < 0.01, key
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_batches_do_not_matter(name, monkeypatch):
     """The same rows in one batch or in many give the same exact answers."""
-    monkeypatch.setattr(noise, "add_noise", lambda law, exact, t, step, **_: np.asarray(exact, dtype=float) * step)
+    monkeypatch.setattr(noise, "add_noise", silent)
     table = people(50)
     budget, seed = ad.Budget(1.0, 1e-6, Unit.ROW), ad.PublicSeed.given("x")
-    whole = ad.release(table, SCHEMA, build(name, {}), budget, seed=seed).table.to_numpy()
+    whole = ad.release(table, SCHEMA, build(name, {}), budget, seed=seed).table
     from adumbra.table.read import Table
 
     original = Table.batches
     monkeypatch.setattr(Table, "batches", lambda self, columns, rows=7: original(self, columns, 7))
-    parts = ad.release(table, SCHEMA, build(name, {}), budget, seed=seed).table.to_numpy()
-    assert np.array_equal(whole, parts)
+    parts = ad.release(table, SCHEMA, build(name, {}), budget, seed=seed).table
+    assert whole.equals(parts)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_planned_is_what_is_measured(name):
+    """A second look's noise does not depend on what the first look found."""
+    for unit, relation in promises(name):
+        budget, seed = ad.Budget(2.0, 1e-5, Unit(unit), Relation(relation)), ad.PublicSeed.given("plan")
+        planned = ad.plan(people(), SCHEMA, build(name, {}), budget, seed=seed)
+        assert sum(planned.shares.values()) <= 1.0 + 1e-12
+        release = ad.release(people(), SCHEMA, build(name, {}), budget, seed=ad.PublicSeed.given("plan"))
+        assert set(release.card.noise) == set(planned.calibrations)
+        for line, found in release.card.noise.items():
+            event = planned.calibrations[line].event
+            assert (found.scale, found.slack) == (event.scale, event.slack)
+            assert found.sensitivity == event.sensitivity[f"{unit}/{relation}"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pure_epsilon_costs_what_it_says(name):
+    release = ad.release(people(), SCHEMA, build(name, {}), ad.Budget(2.0, 0.0, Unit.ROW))
+    assert release.verify() == []
+    assert {found.law for found in release.card.noise.values()} == {"laplace"}
+    assert release.card.costs["row/replace"] == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if "add-remove" in catalogue()[n].relations])
+def test_a_private_number_of_rows_is_nowhere_in_the_release(name, monkeypatch):
+    """With the noise off and one row more, only measured numbers may differ: no count slips past the door."""
+    budget = ad.Budget(2.0, 1e-5, Unit.ROW, Relation.ADD_REMOVE)
+    # the same noisy numbers whatever the table: what then still differs between tables did not come through the door
+    monkeypatch.setattr(noise, "add_noise", lambda law, exact, t, step, **_: np.full(np.shape(exact), 40.0))
+    releases = [
+        ad.release(people(count), SCHEMA, build(name, {}), budget, seed=ad.PublicSeed.given("n")) for count in (60, 61)
+    ]
+    one, two = ({**r.card.model_dump(), "release_id": "", "created": "", "files": {}} for r in releases)
+    assert one == two
+    assert releases[0].table.equals(releases[1].table)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from adumbra.core.guarantee import Unit as Unit
     from adumbra.core.randomness import PublicSeed as PublicSeed
     from adumbra.core.schema import Schema as Schema
+    from adumbra.evaluate.report import Evaluation as Evaluation
+    from adumbra.evaluate.report import evaluate_release as evaluate_release
     from adumbra.mechanisms.dppro import DPPro as DPPro
     from adumbra.privacy.ledger import Ledger as Ledger
 
@@ -48,6 +50,8 @@ _HOMES = {
     "Unit": "core.guarantee",
     "PublicSeed": "core.randomness",
     "Schema": "core.schema",
+    "Evaluation": "evaluate.report",
+    "evaluate_release": "evaluate.report",
     "DPPro": "mechanisms.dppro",
     "Ledger": "privacy.ledger",
 }

@@ -34,11 +34,12 @@ from adumbra.core.release import ReleaseFolder
 from adumbra.core.rows import PrivateRows
 from adumbra.core.schema import Schema
 from adumbra.core.space import Space
+from adumbra.core.sums import RowsAndGram
 from adumbra.core.validation import positive
 from adumbra.privacy.ledger import Ledger
 from adumbra.privacy.meter import Calibration, Meter, calibrated, preview_sd
 from adumbra.publish import Facts, costs_of, publish
-from adumbra.table.bound import clip_rows, regrouped
+from adumbra.table.bound import clip_rows, kept_for_next_time, regrouped
 from adumbra.table.encode import Repairs, check_columns, encode
 from adumbra.table.table import Table
 
@@ -195,7 +196,8 @@ def release(
         if charged.get(line) != event:
             raise RuntimeError("a measurement differs from the one that was planned and charged")
 
-    meter = Meter(_private_rows(job, notes), job.promise, planned.shares, till)
+    looks = sum(2 if isinstance(query, RowsAndGram) else 1 for query in planned.queries.values())
+    meter = Meter(_private_rows(job, notes, looks), job.promise, planned.shares, till)
     facts = Facts(release_id, job.name, job.mechanism, job.promise, job.setting, job.schema, job.choice)
     rows, columns = job.mechanism.size(job.setting)
     try:
@@ -232,23 +234,28 @@ def _supported(mechanism: Mechanism, neighbours: Neighbours) -> None:
         )
 
 
-def _private_rows(job: Job, notes: OwnerNotes) -> PrivateRows:
-    """Bind reading, encoding and clipping; nothing is read until the meter asks."""
+def _private_rows(job: Job, notes: OwnerNotes, looks: int) -> PrivateRows:
+    """Bind reading, encoding and clipping; nothing is read until the meter asks, once for each look."""
     names = [column.name for column in job.schema.released]
     bound = job.space.row_bound
     # one-hot categories can make a row very wide; keep a batch near 64 MB
     rows = max(1, min(8192, 2**23 // max(job.space.width, 1)))
 
     def encoded_batches() -> Iterator[NDArray[np.float64]]:
+        found = OwnerNotes()
         for frame in job.table.batches(names, rows):
             encoded = encode(frame, job.schema)
-            notes.add(encoded.repairs)
+            found.add(encoded.repairs)
             if bound is None:
                 yield encoded.values
             else:
                 clipped, count = clip_rows(encoded.values, bound)
-                notes.clipped_rows += count
+                found.clipped_rows += count
                 yield clipped
+        notes.repairs, notes.clipped_rows = found.repairs, found.clipped_rows  # each look finds the same
 
     # Where the reader's batches end depends on the private text; what leaves must not.
-    return PrivateRows(job.space, job.count, lambda: regrouped(encoded_batches(), rows))
+    def batches() -> Iterator[NDArray[np.float64]]:
+        return regrouped(encoded_batches(), rows)
+
+    return PrivateRows(job.space, job.count, kept_for_next_time(batches) if looks > 1 else batches)

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -83,12 +84,12 @@ class Publication:
             for frame in self._frames(draft):
                 table = frame.to_arrow()
                 if parquet is None:
-                    # Noise never repeats, so a dictionary of it would only cost time and room.
+                    # Noise never repeats, so a dictionary of it would only cost time and room; few values do repeat.
                     parquet = stack.enter_context(
                         pq.ParquetWriter(
                             self._folder / DATA,
                             table.schema,
-                            use_dictionary=draft.columns is None,
+                            use_dictionary=[f.name for f in table.schema if not pa.types.is_floating(f.type)] or False,
                             compression="snappy",
                         )
                     )

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 
 import typer
 
-from adumbra.cli import answers, jobs, ledgers
+from adumbra.cli import answers, evaluations, jobs, ledgers
 from adumbra.cli.output import emit, emit_json, note, print_error, print_table
 from adumbra.core.errors import AdumbraError, InputError, Refused
 
@@ -39,6 +39,7 @@ for _command in (jobs.plan, jobs.release):
     app.command(cls=jobs.MechanismCommand, context_settings=jobs.EXTRA_OPTIONS)(_command)
 app.add_typer(answers.app, name="answer")
 app.add_typer(ledgers.app, name="ledger")
+app.command()(evaluations.evaluate)
 
 JsonOption = jobs.JsonOption
 

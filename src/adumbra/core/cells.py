@@ -71,7 +71,7 @@ class Cells:
     @property
     def starts(self) -> Integers:
         """Position of each column's first cell in a list of all cells."""
-        return np.concatenate([[0], np.cumsum(self.counts)[:-1]]).astype(np.int64)
+        return (np.cumsum(self.counts) - self.counts).astype(np.int64)
 
     def of(self, batch: Reals) -> Integers:
         """The cell of every value, one column for each block; -1 for an empty flag or category."""

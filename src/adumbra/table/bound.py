@@ -7,7 +7,7 @@ used (docs/proofs/grid.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 from adumbra.core.errors import InputError
 from adumbra.core.validation import at_least
 
-__all__ = ["clip_rows", "regrouped"]
+__all__ = ["clip_rows", "kept_for_next_time", "regrouped"]
+
+Batches = Callable[[], Iterator[NDArray[np.float64]]]
+_KEPT_BYTES = 2**28
 
 _EXACT = 2.0**53
 
@@ -74,3 +77,31 @@ def regrouped(batches: Iterator[NDArray[np.float64]], rows: int) -> Iterator[NDA
 def _squared(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Exact sums of squares: whole numbers whose partial sums all stay below 2^53."""
     return np.asarray(np.einsum("ij,ij->i", rows, rows))
+
+
+def kept_for_next_time(open_batches: Batches) -> Batches:
+    """The same batches, kept in memory after the first reading if they are small: a second look need not read again.
+
+    Encoded values are whole numbers below 2^31, so that 32 bits hold them exactly.
+    """
+    kept: list[NDArray[np.int32]] = []
+    whole = False
+
+    def batches() -> Iterator[NDArray[np.float64]]:
+        nonlocal whole
+        if whole:
+            yield from (batch.astype(np.float64) for batch in kept)
+            return
+        kept.clear()
+        size, small = 0, True
+        for batch in open_batches():
+            size += batch.size * 4
+            small = small and size <= _KEPT_BYTES
+            if small:
+                kept.append(batch.astype(np.int32))
+            else:
+                kept.clear()
+            yield batch
+        whole = small
+
+    return batches

@@ -1,0 +1,236 @@
+"""Moments: one private look at centre and scale, one at counts, sums and the second moment; then any number of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adumbra.core.cells import Cells
+from adumbra.core.events import Event
+from adumbra.core.guarantee import Promise
+from adumbra.core.mechanism import Door, Draft, NoisyParts, Query, Reference, Setting
+from adumbra.core.scores import Linear, Scores
+from adumbra.core.space import CATEGORY_STEPS, HALF
+from adumbra.core.sums import CentreScale, symmetric
+from adumbra.core.sums import Moments as MomentsQuery
+from adumbra.linalg.simplex import apportion, onto_simplex
+from adumbra.synthesis.columns import Columns, drawing, in_batches, parse_label, rows_to_draw
+from adumbra.synthesis.gaussian import class_counts, shrunk_to, soft_spectrum, stein_means
+from adumbra.synthesis.sized import known_rows, measured_arrays, with_size, with_size_query
+
+__all__ = ["Moments"]
+
+Reals = NDArray[np.float64]
+_CENTRE, _MOMENTS = "centre and scale", "moments"
+_SECOND = 0.6
+"""Weight of the second moment; those of counts and sums follow (binomial: sensitivity exactly sqrt 2)."""
+_RADIUS = 0.7
+_LIMIT = 4.0
+_FLAT = 0.02  # variance below which a value of a category is treated as if it had this one
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Parameters, all public.
+
+    * `label`: the column whose classes get their own means (several: each combination); default: the schema's labels.
+    * `rows`: rows to draw; default: as many as the table has, at least 10,000.
+    """
+
+    label: str | tuple[str, ...] = ()
+    rows: int | None = None
+
+    name: ClassVar[str] = "moments"
+    title: ClassVar[str] = "class means and one covariance, measured once, then sampled"
+    releases: ClassVar[str] = "a synthetic table of any number of rows, and the noisy moments it was drawn from"
+    suits: ClassVar[str] = "training a model on numeric tables; correlations; tables wider than they are long"
+    caution: ClassVar[str] = (
+        "synthetic rows, not people: no row stands for a person; skewed or many-peaked columns come out bell-shaped"
+    )
+    theorem: ClassVar[str] = (
+        "Gaussian mechanism (Balle and Wang 2018, Theorem 8), composed adaptively; docs/proofs/sums.md"
+    )
+    differs: ClassVar[str] = (
+        "From no paper. It drops DPRP's rows, which carry little at small epsilon, and spends everything on moments of "
+        "rows whose centre and scale were themselves measured privately."
+    )
+    units: ClassVar[tuple[str, ...]] = ("row",)
+    relations: ClassVar[tuple[str, ...]] = ("replace", "zero-out", "add-remove")
+    answers: ClassVar[tuple[str, ...]] = ()
+    cites: ClassVar[tuple[Reference, ...]] = (
+        Reference(
+            "Dwork, Talwar, Thakurta, Zhang (2014), Analyze Gauss, STOC",
+            "@inproceedings{dwork2014analyze, title={Analyze {Gauss}: Optimal Bounds for Privacy-Preserving Principal "
+            "Component Analysis}, author={Dwork, Cynthia and Talwar, Kunal and Thakurta, Abhradeep and Zhang, Li}, "
+            "booktitle={STOC}, year={2014}}",
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label", parse_label(self.label))
+        rows_to_draw(self.rows, 0)
+
+    def lines(self, setting: Setting) -> Mapping[str, float]:
+        """A fifth of the budget for centre and scale, the rest for the moments."""
+        return with_size(setting, {_CENTRE: 0.2, _MOMENTS: 0.8})
+
+    def queries(self, setting: Setting) -> Mapping[str, Query]:
+        """Both looks; the second with the middle of the ranges for a centre."""
+        columns = self._columns(setting)
+        stand_in = _Scale.of_ranges(columns)
+        return with_size_query(
+            setting, {_CENTRE: CentreScale(columns.features), _MOMENTS: _second_look(columns, stand_in)}
+        )
+
+    def size(self, setting: Setting) -> tuple[int, int]:
+        """Rows drawn, and columns."""
+        return rows_to_draw(self.rows, setting.rows or 0), len(setting.space.blocks)
+
+    def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
+        """How much of the covariance will stand out from the noise."""
+        columns = self._columns(setting)
+        width = sum(b.width for b in columns.features)
+        out = [
+            ("rows drawn", str(self.size(setting)[0])),
+            ("classes", str(columns.classes) if columns.groups else "no label: one class"),
+        ]
+        if setting.rows:
+            sd = noise[_MOMENTS].sd / (_SECOND * math.sqrt(2.0)) / setting.rows * _RADIUS**2 * width
+            edge = 2 * sd * math.sqrt(width)
+            out.append(
+                (
+                    "correlations",
+                    f"noise of sd {sd:.3g} on each; of {width} directions those that hold more than {edge / width:.1%} "
+                    "of the variance are kept",
+                )
+            )
+        return out
+
+    def run(self, door: Door, setting: Setting) -> Draft:
+        """Two looks, a model, rows."""
+        columns = self._columns(setting)
+        rows = known_rows(door, setting)
+        centred = door.measure(_CENTRE, CentreScale(columns.features))
+        scale = _Scale.measured(columns, centred, rows)
+        noisy = door.measure(_MOMENTS, _second_look(columns, scale))
+        model = _fit(columns, scale, noisy, rows)
+        drawn = rows_to_draw(self.rows, rows)
+        return Draft(
+            columns=None,
+            batches=_draw(columns, scale, model, drawn, setting),
+            arrays=measured_arrays({_CENTRE: centred, _MOMENTS: noisy})
+            | {"score_centre": scale.centre, "score_scale": scale.scale, "score_radius": np.asarray(scale.radius)},
+            parameters={
+                "label": list(parse_label(self.label)),
+                "classes": columns.classes,
+                "predicted_error": {"correlation": model.correlation_sd},
+            },
+        )
+
+    def _columns(self, setting: Setting) -> Columns:
+        return Columns.split(setting.space, parse_label(self.label), setting.labels)
+
+
+@dataclass(frozen=True, eq=False)
+class _Scale:
+    """Centre and scale of every feature coordinate, in grid steps, and the radius of the ball of scores."""
+
+    coordinates: NDArray[np.int64]
+    centre: Reals
+    scale: Reals
+    radius: float
+
+    @staticmethod
+    def of_ranges(columns: Columns) -> _Scale:
+        """From the schema alone."""
+        coordinates = _coordinates(columns)
+        return _Scale(coordinates, np.zeros(len(coordinates)), np.full(len(coordinates), float(HALF)), 1.0)
+
+    @staticmethod
+    def measured(columns: Columns, noisy: NoisyParts, rows: float) -> _Scale:
+        """From the first look; what is as noisy as it is different is pulled to the common value."""
+        centre: dict[str, Reals] = {}
+        variance: dict[str, Reals] = {}
+        if "sums" in noisy.values:
+            names = [b.column for b in columns.features if b.kind == "number"]
+            noise = (noisy.sd("sums") / rows) ** 2
+            means = np.clip(noisy.values["sums"] / rows, -1.0, 1.0)
+            means = shrunk_to(float(means.mean()), means, noise)
+            spread = np.clip(noisy.values["squares"] / rows - means**2, 0.0, 1.0)
+            common = max(float(spread.mean()), 1e-3)
+            spread = np.maximum(shrunk_to(common, spread, noise), 0.1 * common)
+            centre |= dict(zip(names, means * HALF, strict=True))
+            variance |= dict(zip(names, spread * HALF**2, strict=True))
+        others = Cells.even([b for b in columns.features if b.kind != "number"], 1)
+        for block, start, count in zip(others.blocks, others.starts, others.counts, strict=True):
+            counted = noisy.values["shares"][start : start + count] / rows
+            shares = onto_simplex(counted + (1.0 - counted.sum()) / count)
+            flat = np.maximum(shares * (1 - shares), _FLAT)
+            if block.kind == "flag":
+                centre[block.column] = np.array([(2 * shares[1] - 1) * HALF])
+                variance[block.column] = np.array([4 * flat[1] * HALF**2])
+            else:
+                centre[block.column] = shares * CATEGORY_STEPS
+                variance[block.column] = flat * max(count - 1, 1) * CATEGORY_STEPS**2
+        total = sum(1.0 if b.kind != "category" else b.width / max(b.width - 1, 1) for b in columns.features)
+        return _Scale(
+            _coordinates(columns),
+            np.concatenate([np.atleast_1d(centre[b.column]) for b in columns.features]),
+            np.sqrt(np.concatenate([np.atleast_1d(variance[b.column]) for b in columns.features])),
+            _RADIUS * math.sqrt(total),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Model:
+    counts: Reals
+    means: Reals
+    root: Reals
+    correlation_sd: float
+
+
+def _coordinates(columns: Columns) -> NDArray[np.int64]:
+    return np.concatenate([np.arange(b.start, b.stop) for b in columns.features])
+
+
+def _second_look(columns: Columns, scale: _Scale) -> MomentsQuery:
+    linear = Linear(scale.coordinates, scale.centre, scale.scale, _LIMIT)
+    scores = Scores(linear, Cells((), ()), (), scale.radius)
+    g = _SECOND
+    return MomentsQuery(scores, columns.groups, counts=1 - g, sums=math.sqrt(2 * g * (1 - g)), second=g)
+
+
+def _fit(columns: Columns, scale: _Scale, noisy: NoisyParts, rows: float) -> _Model:
+    """Class shares, class means and the covariance within classes, in units of scores."""
+    values, radius = noisy.values, scale.radius
+    counts = class_counts(values["counts"], noisy.sd("counts"), rows)
+    centre, deviations = stein_means(values["sums"] * radius, counts, noisy.sd("sums") * radius)
+    means = centre + deviations
+    shares = counts / counts.sum()
+    second = symmetric(values["diagonal"], values.get("upper")) * (radius**2 / rows)
+    sd = noisy.sd("diagonal") / math.sqrt(2.0) * radius**2 / rows
+    vectors, kept = soft_spectrum(second - (means.T * shares) @ means, sd)
+    return _Model(counts, means, (vectors * np.sqrt(kept)).T, sd)
+
+
+def _draw(columns: Columns, scale: _Scale, model: _Model, rows: int, setting: Setting) -> Iterator[Reals]:
+    generator = drawing(setting.seed, "moments")
+    groups = np.repeat(np.arange(columns.classes), apportion(model.counts, rows))
+    generator.shuffle(groups)
+    start = 0
+    for size in in_batches(rows, len(scale.centre)):
+        group = groups[start : start + size]
+        start += size
+        scores = model.means[group] + generator.standard_normal((size, len(scale.centre))) @ model.root
+        steps = scores * scale.scale + scale.centre
+        features, place = {}, 0
+        for block in columns.features:
+            part = steps[:, place : place + block.width]
+            place += block.width
+            features[block.column] = part.argmax(axis=1) if block.kind == "category" else part[:, 0]
+        yield columns.written(features, group)

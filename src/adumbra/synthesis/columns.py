@@ -1,0 +1,142 @@
+"""The columns of a table to be drawn: which are features, which are the label, and how a drawn row is written."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adumbra.core.cells import Cells, Groups, cell_count
+from adumbra.core.errors import InputError
+from adumbra.core.randomness import PublicSeed
+from adumbra.core.space import GRID, HALF, Block, Space
+from adumbra.core.validation import at_least
+
+__all__ = ["MOST_CLASSES", "MOST_ROWS", "Columns", "drawing", "in_batches", "level_of", "parse_label", "rows_to_draw"]
+
+Integers = NDArray[np.int64]
+Reals = NDArray[np.float64]
+
+MOST_CLASSES = 64
+"""A label with more values than this is treated like any other column."""
+MOST_ROWS = 10**9
+FEWEST_ROWS = 10_000
+"""Rows drawn unless the user says otherwise, or as many as the table has. Rows are free: they are draws from a model
+that has already been paid for, and a classifier trained on many of them sees the model rather than its sampling."""
+_BATCH = 2**22  # numbers drawn at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Features and classes.
+
+    A label that is a category, a flag or a small whole number makes classes; several labels make a class of each
+    combination. A number as a label (a target to regress on) stays among the features, where its relation to all
+    others is kept like theirs.
+    """
+
+    space: Space
+    features: tuple[Block, ...]
+    groups: Groups | None
+
+    @staticmethod
+    def split(space: Space, label: tuple[str, ...], declared: tuple[str, ...]) -> Columns:
+        """Columns named by the user, or else those the schema calls a label."""
+        known = {block.column: block for block in space.blocks}
+        for name in label:
+            if name not in known:
+                raise InputError(
+                    "a label among the released columns", repr(name), f"use one of: {', '.join(list(known)[:10])}"
+                )
+        chosen = [known[name] for name in dict.fromkeys(label or declared) if name in known]
+        makes_classes = [block for block in chosen if _classes(block) is not None]
+        counts = [_classes(block) or 1 for block in makes_classes]
+        if math.prod(counts) > MOST_CLASSES:
+            if label:
+                raise InputError(
+                    f"labels with at most {MOST_CLASSES} combinations of values",
+                    f"{math.prod(counts)} combinations",
+                    "name fewer labels with --label; the others are released like any column",
+                )
+            makes_classes = []
+        features = tuple(block for block in space.blocks if block not in makes_classes)
+        if not features:  # nothing else to release: the label is then a column like any other
+            features, makes_classes = space.blocks, []
+        if not makes_classes:
+            return Columns(space, features, None)
+        cells = Cells(tuple(makes_classes), tuple(_classes(block) or 1 for block in makes_classes))
+        return Columns(space, features, Groups(cells))
+
+    @property
+    def classes(self) -> int:
+        """Number of classes; 1 without a label."""
+        return 1 if self.groups is None else self.groups.count
+
+    def written(self, features: dict[str, Reals], group: Integers) -> Reals:
+        """Rows as a draft wants them: grid steps of numbers and flags, positions of categories, in schema order."""
+        out = np.empty((len(group), len(self.space.blocks)))
+        labels = None if self.groups is None else self.groups.values_of(group)
+        for index, block in enumerate(self.space.blocks):
+            if block.column in features:
+                out[:, index] = features[block.column]
+            elif labels is not None and self.groups is not None:
+                place = self.groups.cells.blocks.index(block)
+                cell = labels[:, place]
+                positions = self.groups.cells.level_positions(place)
+                out[:, index] = cell if positions is None else positions[cell]
+        return out
+
+
+def _classes(block: Block) -> int | None:
+    """How many classes a label makes; None if it makes none."""
+    if block.kind == "number":
+        return block.levels if block.levels is not None and block.levels <= MOST_CLASSES else None
+    return cell_count(block, 1) if cell_count(block, 1) <= MOST_CLASSES else None
+
+
+def parse_label(label: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    """A name, several, or none; the command line writes several with commas."""
+    if label is None:
+        return ()
+    return (label,) if isinstance(label, str) else tuple(label)
+
+
+def rows_to_draw(asked: int | None, rows: float) -> int:
+    """As many as asked; else as many as the table has, and at least FEWEST_ROWS.
+
+    >>> rows_to_draw(None, 569), rows_to_draw(None, 48842), rows_to_draw(20, 569)
+    (10000, 48842, 20)
+    """
+    if asked is None:
+        return max(FEWEST_ROWS, round(rows))
+    at_least(1, "ask for at least one row", rows=asked)
+    if asked > MOST_ROWS:
+        raise InputError(f"at most {MOST_ROWS} rows", f"{asked}", "ask for fewer --rows")
+    return asked
+
+
+def drawing(seed: PublicSeed, purpose: str) -> np.random.Generator:
+    """Draws from a model that may be published: repeatable from the public seed, so that anyone can redraw them.
+
+    This has no part in any privacy claim. Noise on private numbers comes from the meter and from nowhere else.
+    """
+    key = hashlib.sha256(seed.value + b"/draw/" + purpose.encode()).digest()
+    return np.random.Generator(np.random.Philox(key=np.frombuffer(key[:16], dtype=np.uint64)))
+
+
+def in_batches(rows: int, width: int) -> Iterator[int]:
+    """Sizes of the batches in which so many rows of so many numbers are drawn."""
+    size = max(1, _BATCH // max(width, 1))
+    while rows > 0:
+        yield min(size, rows)
+        rows -= size
+
+
+def level_of(positions: Reals, values: Reals) -> Reals:
+    """The nearest of these evenly spaced grid positions."""
+    step = GRID / max(len(positions) - 1, 1)
+    return positions[np.clip(np.rint((values + HALF) / step), 0, len(positions) - 1).astype(np.int64)]

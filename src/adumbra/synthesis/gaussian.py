@@ -1,0 +1,60 @@
+"""A Gaussian model of each class from noisy counts, sums and a second moment."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adumbra.linalg.simplex import onto_simplex
+
+__all__ = ["class_counts", "shrunk_to", "soft_spectrum", "stein_means"]
+
+Reals = NDArray[np.float64]
+
+
+def class_counts(noisy: Reals, sd: float, rows: float) -> Reals:
+    """Class counts that add up to the rows and are never 0: no class vanishes because of noise.
+
+    With more than two classes they are shrunk towards equal ones by as much as the noise explains.
+    """
+    classes = len(noisy)
+    even = rows / classes
+    spread = noisy - noisy.mean()
+    if classes > 2:
+        seen = float((spread**2).sum()) / (classes - 1)
+        spread = spread * (max(seen - sd**2, 0.0) / max(seen, 1e-300))
+    counts: Reals = np.maximum(onto_simplex(even + spread, rows), max(2.0, 0.002 * rows))
+    return counts * (rows / float(counts.sum()))
+
+
+def stein_means(sums: Reals, counts: Reals, sd: float) -> tuple[Reals, Reals]:
+    """The overall mean, and each class's deviation from it, shrunk by as much as the noise explains."""
+    centre = sums.sum(axis=0) / counts.sum()
+    deviations = sums / counts[:, None] - centre
+    noise = sums.shape[1] * (sd / counts) ** 2
+    seen = np.maximum((deviations**2).sum(axis=1), 1e-300)
+    # Even where nothing clears the noise a twentieth is kept: some direction is better than none.
+    kept = np.maximum(1.0 - noise / seen, 0.05)
+    return centre, deviations * kept[:, None]
+
+
+def soft_spectrum(noisy: Reals, sd: float, floor: float = 1e-4) -> tuple[Reals, Reals]:
+    """Eigenvectors and eigenvalues of a covariance whose entries carry symmetric noise (off the diagonal of sd `sd`).
+
+    Eigenvalues are reduced by the edge of the noise's own spectrum, 2 sd sqrt(d), and the trace that is lost is
+    spread evenly: what cannot be told from noise becomes noise of the right size.
+    """
+    width = len(noisy)
+    values, vectors = np.linalg.eigh((noisy + noisy.T) / 2)
+    trace = max(float(values.sum()), width * floor)
+    kept = np.maximum(values - 2.0 * sd * np.sqrt(width), 0.0)
+    rest = max(trace - float(kept.sum()), 0.0) / width
+    return vectors, np.maximum(kept + rest, floor)
+
+
+def shrunk_to(common: float, values: Reals, variance: float) -> Reals:
+    """Values pulled towards a common one by as much as noise of this variance explains their spread."""
+    if not len(values):
+        return values
+    spread = max(float(((values - common) ** 2).mean()) - variance, 0.0)
+    return common + (values - common) * (spread / max(spread + variance, 1e-300))

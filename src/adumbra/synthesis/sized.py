@@ -1,0 +1,44 @@
+"""The number of rows where it is private: a first small look at it, for mechanisms that divide by it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adumbra.core.mechanism import Door, NoisyParts, Query, Setting
+from adumbra.core.sums import Count
+
+__all__ = ["SIZE", "known_rows", "measured_arrays", "with_size", "with_size_query"]
+
+SIZE = "size"
+_SHARE = 0.02
+
+
+def with_size(setting: Setting, lines: Mapping[str, float]) -> dict[str, float]:
+    """The lines, and a small one for the number of rows where that is private."""
+    if setting.rows is not None:
+        return dict(lines)
+    return {SIZE: _SHARE} | {line: share * (1 - _SHARE) for line, share in lines.items()}
+
+
+def with_size_query(setting: Setting, queries: Mapping[str, Query]) -> dict[str, Query]:
+    """The queries, and the one for the number of rows where that is private."""
+    return dict(queries) if setting.rows is not None else {SIZE: Count()} | dict(queries)
+
+
+def known_rows(door: Door, setting: Setting) -> float:
+    """The number of rows: public, or measured now; at least 1, to divide by."""
+    if setting.rows is not None:
+        return float(max(setting.rows, 1))
+    return max(float(door.measure(SIZE, Count()).values["rows"][0]), 1.0)
+
+
+def measured_arrays(answers: Mapping[str, NoisyParts]) -> dict[str, NDArray[np.float64]]:
+    """The noisy numbers of each line, named as `model.npz` has them: `measured_LINE_PART`."""
+    return {
+        f"measured_{line.replace(' ', '_')}_{part}": values
+        for line, answer in answers.items()
+        for part, values in answer.values.items()
+    }
