@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from adumbra.evaluate.report import Evaluation as Evaluation
     from adumbra.evaluate.report import evaluate_release as evaluate_release
     from adumbra.mechanisms.dppro import DPPro as DPPro
+    from adumbra.mechanisms.dprp import DPRP as DPRP
+    from adumbra.mechanisms.moments import Moments as Moments
     from adumbra.privacy.ledger import Ledger as Ledger
 
 __version__ = "0.1.0"
@@ -53,6 +55,8 @@ _HOMES = {
     "Evaluation": "evaluate.report",
     "evaluate_release": "evaluate.report",
     "DPPro": "mechanisms.dppro",
+    "DPRP": "mechanisms.dprp",
+    "Moments": "mechanisms.moments",
     "Ledger": "privacy.ledger",
 }
 

@@ -63,10 +63,7 @@ def card_markdown(card: Card) -> str:
         "",
         "## What an analyst may ask",
         "",
-        ", ".join(f"`{answer}`" for answer in card.answers) + ": see `adumbra answer --help`.",
-        "",
-        "Encoded units: a number or flag that moves across its declared range, and a category that changes, each "
-        "count 1 in a squared distance.",
+        *_questions(card),
         "",
         "## How this differs from the paper",
         "",
@@ -86,6 +83,20 @@ def card_markdown(card: Card) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _questions(card: Card) -> list[str]:
+    if not card.answers:
+        return [
+            "Anything that is asked of a table: its columns are those of the schema, and any tool reads it. Its rows "
+            "are drawn, so a standard error worked out as if they were people is too small."
+        ]
+    return [
+        ", ".join(f"`{answer}`" for answer in card.answers) + ": see `adumbra answer --help`.",
+        "",
+        "Encoded units: a number or flag that moves across its declared range, and a category that changes, each "
+        "count 1 in a squared distance.",
+    ]
 
 
 def _deviations(noise: CardNoise) -> str:

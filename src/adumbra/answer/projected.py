@@ -67,7 +67,9 @@ class ProjectedRows:
             raise InputError(
                 "a release of projected rows (mechanism dppro)",
                 f"one of {card.mechanism}",
-                f"ask it for {', '.join(card.answers) or 'nothing'}",
+                f"ask it for {', '.join(card.answers)}"
+                if card.answers
+                else "it holds a table of the schema's own columns: read its data.parquet with any tool",
             )
         arrays = folder.arrays()
         self._schema = Schema.from_dict(card.table_schema)

@@ -386,8 +386,8 @@ def _label_fit(
         judge, real = real.pick(np.sort(order[:cut])), real.pick(np.sort(order[cut:]))
     else:
         judge = _rows(column, features, test)
-        if len(judge.y) == 0:
-            raise InputError(f"test rows with the label {column.name!r}", "none", "give a test table that has it")
+    if len(judge.y) == 0:
+        raise InputError(f"test rows with the label {column.name!r}", "none", "give a --test table that has it")
     shuffled = replace(real, y=real.y[public_order(len(real.y), "shuffled labels")])
     names = [] if _is_regression(column) else layout.cells[layout.names.index(column.name)].names()
     judged = _Regression(judge) if _is_regression(column) else _Classification(judge, _class_count(column), real.y)

@@ -251,10 +251,11 @@ class Tally:
         self._sums, self._squares = np.zeros(layout.space.width), np.zeros(layout.space.width)
         self._products = np.zeros((width, width))
         self._origin: Reals | None = None
-        self._low, self._high = np.full(layout.space.width, np.inf), np.full(layout.space.width, -np.inf)
 
     def add(self, values: Reals) -> None:
-        """Count one batch of encoded rows."""
+        """Count one batch of encoded rows; one without rows changes nothing."""
+        if len(values) == 0:
+            return
         layout = self.layout
         joint = []
         for index, (cells, pair_cells) in enumerate(zip(layout.cells, layout.pair_cells, strict=True)):
@@ -270,8 +271,6 @@ class Tally:
         self._squares += np.einsum("ij,ij->j", moved, moved)
         part = moved[:, layout.coordinates]
         self._products += part.T @ part
-        self._low = np.minimum(self._low, values.min(axis=0))
-        self._high = np.maximum(self._high, values.max(axis=0))
 
     @cached_property
     def means(self) -> Reals:
@@ -280,22 +279,22 @@ class Tally:
 
     @cached_property
     def constant(self) -> NDArray[np.bool_]:
-        """Whether a coordinate is the same in every row: compared exactly, not by a variance that may round."""
-        return np.asarray(self._low == self._high)
+        """Whether a coordinate is the same in every row: exact, since it then never leaves the first one."""
+        return np.asarray(self._squares == 0)
 
     @cached_property
     def deviations(self) -> Reals:
         """Standard deviation of each coordinate, in grid steps (divided by the number of rows)."""
         variance = np.maximum(self._squares / self.rows - (self._sums / self.rows) ** 2, 0.0)
-        return np.where(self.constant, 0.0, np.sqrt(variance))
+        return np.asarray(np.sqrt(variance))
 
     def correlations(self) -> Reals:
         """Correlations of the chosen coordinates, 0 where one is constant."""
         chosen = self.layout.coordinates
-        mean, constant = self._sums[chosen] / self.rows, self.constant[chosen]
+        mean = self._sums[chosen] / self.rows
         covariance = self._products / self.rows - np.outer(mean, mean)
         spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-        spread[constant | (spread == 0)] = np.inf
+        spread[spread == 0] = np.inf
         return np.asarray(np.clip(covariance / np.outer(spread, spread), -1.0, 1.0))
 
 

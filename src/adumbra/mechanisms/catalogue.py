@@ -1,6 +1,7 @@
 """The catalogue: every mechanism found in this folder, not listed anywhere.
 
-A new file with a frozen dataclass that carries a `name` and a `run` is in the catalogue, in the command line's help,
+A new file with a frozen dataclass that carries a `name` and a `run` (or, for a rule that picks one, a `choose`) is in
+the catalogue, in the command line's help,
 in the docs and under the contract tests (tests/test_contract.py) before its author writes a test.
 """
 
@@ -23,7 +24,7 @@ from adumbra.core.mechanism import Mechanism
 
 __all__ = ["DEFAULT", "build", "catalogue", "options"]
 
-DEFAULT = "dppro"
+DEFAULT = "auto"
 
 
 @cache
@@ -32,7 +33,8 @@ def catalogue() -> Mapping[str, type[Mechanism]]:
     found: dict[str, type[Mechanism]] = {}
     for module in pkgutil.iter_modules(adumbra.mechanisms.__path__, "adumbra.mechanisms."):
         for value in vars(importlib.import_module(module.name)).values():
-            if isinstance(value, type) and dataclasses.is_dataclass(value) and hasattr(value, "run"):
+            offers = hasattr(value, "run") or hasattr(value, "choose")
+            if isinstance(value, type) and dataclasses.is_dataclass(value) and offers:
                 found[value.name] = value  # type: ignore[attr-defined, assignment] # the contract suite checks it
     return dict(sorted(found.items()))
 
