@@ -6,16 +6,31 @@ test still passes.
 
 from __future__ import annotations
 
+import dataclasses
+import math
+
 import numpy as np
 import pytest
 
+import adumbra.core.sums
 import adumbra.pipeline
 import adumbra.privacy.meter
 import adumbra.table.encode
-from adumbra.core.guarantee import Neighbours, Relation
+from adumbra.core.guarantee import Neighbours, Relation, Unit
+from adumbra.core.scores import BALL, Scores
 from adumbra.core.space import GRID, HALF, Space
+from adumbra.core.sums import Moments, Tables
 from adumbra.privacy import calibrate, noise, sensitivity
-from tests import test_answers, test_contract, test_dppro, test_encode, test_meter, test_sensitivity
+from tests import (
+    test_answers,
+    test_contract,
+    test_dppro,
+    test_encode,
+    test_meter,
+    test_sensitivity,
+    test_sums,
+    test_sums_audit,
+)
 
 real_add_noise = noise.add_noise
 real_sensitivity = sensitivity.sensitivity
@@ -158,6 +173,92 @@ def error_without_projection(patch):
     patch.setattr(projected, "projection_factor", lambda *_: 0.0)
 
 
+def root_two_for_all_weights(patch):
+    def assumed(query, space, relation, norm):
+        return math.sqrt(2.0 * (query.counts**2 + query.sums**2 + query.second**2))
+
+    patch.setitem(sensitivity._SUMS, Moments, assumed)
+
+
+def upper_triangle_weighed(factor):
+    """An entry off the diagonal stands for two: its weight is sqrt(2) times the diagonal's."""
+
+    def plant(patch):
+        real = adumbra.core.sums._matrix_parts
+
+        def other(width, weight, *rest):
+            parts = real(width, weight, *rest)
+            return [dataclasses.replace(p, weight=weight * factor) if p.name == "upper" else p for p in parts]
+
+        patch.setattr(adumbra.core.sums, "_matrix_parts", other)
+
+    plant.__name__ = f"upper_triangle_weighed_{factor}"
+    return plant
+
+
+def scores_not_clipped(patch):
+    patch.setattr(Scores, "of", lambda self, batch: np.trunc(self.linear.of(batch) * (BALL / self.radius)))
+
+
+def added_row_for_a_replaced_one(patch):
+    patch.setattr(sensitivity, "_twice", lambda relation: 1.0)
+
+
+def class_change_ignored(patch):
+    def same_class(query, space, relation, norm):
+        b, g = query.sums, query.second
+        return 2 * b if b * b >= 2 * g * g else math.sqrt(2 * b * b + 2 * g * g + b**4 / (2 * g * g))
+
+    patch.setitem(sensitivity._SUMS, Moments, same_class)
+
+
+def grouped_table_not_counted(patch):
+    real = sensitivity._tables
+
+    def pooled_only(query, *rest):
+        return real(Tables(query.cells, query.groups, query.pooled, 0.0), *rest)
+
+    patch.setitem(sensitivity._SUMS, Tables, pooled_only)
+
+
+def gram_thought_free(patch):
+    def rows_only(query, space, relation, norm):
+        return real_sensitivity(query.map, space, Neighbours(Unit.ROW, relation), norm)
+
+    patch.setattr(sensitivity, "_rows_and_gram", rows_only)
+
+
+def noise_for_each_batch(patch):
+    def summed(rows, query, calibration):
+        law, out = calibration.event.noise, {part.name: np.zeros(part.shape) for part in query.parts}
+        for answer in adumbra.privacy.meter._each_batch(rows, query.answer):
+            for part in query.parts:
+                steps = calibration.parts[part.name].steps
+                out[part.name] += noise.add_noise(law, answer[part.name], steps, part.step)
+        return out
+
+    patch.setattr(adumbra.privacy.meter, "_summed", summed)
+
+
+def half_noise_on_one_part(patch):
+    real = adumbra.privacy.meter._steps
+    patch.setattr(
+        adumbra.privacy.meter, "_steps", lambda scale, part: real(scale, part) / (2 if part.name == "upper" else 1)
+    )
+
+
+def all_parts_one_noise(patch):
+    patch.setattr(noise, "operating_system_key", lambda: b"0" * 32)
+
+
+def empty_class_counted_as_the_last(patch):
+    real = adumbra.core.sums.Groups.of
+    patch.setattr(adumbra.core.sums.Groups, "of", lambda self, batch: real(self, batch) % self.count)
+
+
+WEIGHTS = test_sums.WEIGHTS[0]
+LABELLED = "moments by class, mixed"
+
 CASES = [
     (half_noise, test_meter.test_noise_has_the_calibrated_scale_and_no_other),
     (half_noise, test_meter.test_laplace_noise_has_the_calibrated_scale_and_no_other),
@@ -183,6 +284,40 @@ CASES = [
     (slack_forgotten, test_dppro.test_slack_of_the_sampler_is_inside_delta),
     (distance_not_debiased, test_answers.test_distances_are_unbiased_and_intervals_cover),
     (error_without_projection, test_answers.test_intervals_cover_when_the_projection_dominates),
+    (root_two_for_all_weights, test_sums.test_a_tenth_and_twice_forty_five_hundredths_exceed_the_root_of_two),
+    (root_two_for_all_weights, lambda: test_sums.test_worst_pair_of_moments(WEIGHTS)),
+    (root_two_for_all_weights, lambda: test_sums.test_climbing_finds_no_violating_pair_of_moments(WEIGHTS, True)),
+    (upper_triangle_weighed(1.0), lambda: test_sums.test_noise_of_every_part_has_its_scale_and_no_other("gram")),
+    (upper_triangle_weighed(1.0), test_sums.test_worst_pair_of_a_gram_in_a_ball_and_in_a_box),
+    (upper_triangle_weighed(2.0), test_sums.test_worst_pair_of_a_gram_in_a_ball_and_in_a_box),
+    (upper_triangle_weighed(2.0), lambda: test_sums.test_no_neighbouring_row_exceeds_the_bound("gram, mixed")),
+    (scores_not_clipped, test_sums.test_scores_lie_in_the_ball_whatever_the_centre_and_the_scale),
+    (scores_not_clipped, test_sums.test_scores_keep_directions_and_inner_points),
+    (scores_not_clipped, lambda: test_sums.test_climbing_finds_no_violating_pair_of_moments(WEIGHTS, True)),
+    (added_row_for_a_replaced_one, lambda: test_sums.test_worst_pair_of_tables(1.0, 0.0)),
+    (added_row_for_a_replaced_one, test_sums.test_worst_pair_of_centre_and_scale),
+    (
+        added_row_for_a_replaced_one,
+        lambda: test_sums_audit.test_the_claim_is_not_refuted_and_the_attack_has_power("tables"),
+    ),
+    (class_change_ignored, lambda: test_sums.test_worst_pair_of_moments((3.0, 0.1, 0.1))),
+    (
+        class_change_ignored,
+        lambda: test_sums_audit.test_the_claim_is_not_refuted_and_the_attack_has_power("moments, two classes"),
+    ),
+    (grouped_table_not_counted, lambda: test_sums.test_worst_pair_of_tables(0.6, 1.3)),
+    (
+        grouped_table_not_counted,
+        lambda: test_sums_audit.test_the_claim_is_not_refuted_and_the_attack_has_power("tables"),
+    ),
+    (gram_thought_free, lambda: test_sums.test_worst_pair_of_rows_and_gram("identity", 4.0)),
+    (gram_thought_free, test_sums.test_noise_of_rows_and_gram_is_calibrated_together),
+    (noise_for_each_batch, lambda: test_sums.test_noise_of_every_part_has_its_scale_and_no_other("tables")),
+    (half_noise_on_one_part, lambda: test_sums.test_noise_of_every_part_has_its_scale_and_no_other("moments")),
+    (half_noise_on_one_part, test_sums.test_noise_of_rows_and_gram_is_calibrated_together),
+    (all_parts_one_noise, lambda: test_sums.test_noise_of_every_part_has_its_scale_and_no_other("moments")),
+    (empty_class_counted_as_the_last, lambda: test_sums.test_answers_are_what_the_definition_says(LABELLED)),
+    (empty_class_counted_as_the_last, test_sums.test_empty_flags_and_categories_have_no_cell_and_no_class),
 ]
 
 

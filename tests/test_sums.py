@@ -21,7 +21,7 @@ from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.core.query import GaussianRecipe, RowMap
 from adumbra.core.randomness import PublicSeed
 from adumbra.core.rows import PrivateRows
-from adumbra.core.scores import BALL, Linear, Lookup, Scores
+from adumbra.core.scores import BALL, Linear, Lookup, Residuals, Scores
 from adumbra.core.space import CATEGORY_STEPS, GRID, HALF, Block, Space
 from adumbra.core.sums import COUNT_STEPS, CentreScale, Count, Gram, Moments, RowsAndGram, Sum, Tables, symmetric
 from adumbra.linalg.projections import ROUNDING, ProjectionKind, draw, gaussian_matrix
@@ -120,16 +120,16 @@ def size(change, norm) -> float:
 # ---- the questions that are searched
 
 
-def ball_scores(dimension, start=0, **more) -> Scores:
+def ball_scores(dimension, start=0, residuals=None) -> Scores:
     """Numbers in [-1, 1] as they are, cut to the unit ball."""
     coordinates = np.arange(start, start + dimension)
     return Scores(
-        Linear(coordinates, np.zeros(dimension), np.full(dimension, float(HALF)), 1.0), NO_CELLS, (), 1.0, **more
+        Linear(coordinates, np.zeros(dimension), np.full(dimension, float(HALF)), 1.0), NO_CELLS, (), 1.0, residuals
     )
 
 
 def rich_scores(space) -> Scores:
-    """Standardised numbers, looked-up categories and levels, and class centres."""
+    """Standardised numbers and looked-up categories, and what is left of them beside the centre of their class."""
     rng = np.random.default_rng(9)
     cells = Cells.even([b for b in space.blocks if b.kind == "category"], 4)
     lookups = tuple(Lookup(i, rng.normal(size=(n, n))) for i, n in enumerate(cells.counts))
@@ -137,7 +137,8 @@ def rich_scores(space) -> Scores:
     linear = Linear(numbers, rng.normal(size=len(numbers)) * HALF / 4, np.full(len(numbers), HALF / 3), 2.5)
     groups = classes(space, 0)
     width = len(numbers) + sum(cells.counts)
-    return Scores(linear, cells, lookups, 2.0, groups, rng.normal(size=(groups.count, width)))
+    residuals = Residuals(rng.normal(size=(width, 6)), groups, rng.normal(size=(groups.count, 6)) / 4, 1.5)
+    return Scores(linear, cells, lookups, 2.0, residuals)
 
 
 def classes(space, *columns, bins=3) -> Groups:
@@ -436,7 +437,7 @@ def lengths_squared(scores) -> list[int]:
     return [sum(int(v) ** 2 for v in row) for row in scores]
 
 
-def wild_scores(rng, low, high, most=12) -> tuple[Scores, Space]:
+def wild_scores(rng, low, high) -> tuple[Scores, Space]:
     """Centres, scales, radius, limit, vectors and class centres of sizes from 10^low to 10^high."""
     space = space_of("category:3=2", "number", "number=-5", "flag", "category:4")
 
@@ -448,7 +449,8 @@ def wild_scores(rng, low, high, most=12) -> tuple[Scores, Space]:
     linear = Linear(np.array([3, 4, 5]), wild(3), np.abs(wild(3)), float(np.abs(wild(1))[0]))
     groups = classes(space, 3)
     width = 3 + sum(lookup.vectors.shape[1] for lookup in lookups)
-    return Scores(linear, cells, lookups, float(np.abs(wild(1))[0]), groups, wild(groups.count, width)), space
+    residuals = Residuals(wild(width, 4), groups, wild(groups.count, 4), float(np.abs(wild(1))[0]))
+    return Scores(linear, cells, lookups, float(np.abs(wild(1))[0]), residuals), space
 
 
 @settings(max_examples=150, deadline=None)
@@ -464,12 +466,14 @@ def test_scores_lie_in_the_ball_whatever_the_centre_and_the_scale(seed, sizes):
 
 
 @pytest.mark.parametrize("size", [1e-290, 1e150, 1e300])
-@pytest.mark.parametrize("where", ["scale", "centre", "limit", "radius", "vectors", "centres", "everything"])
+@pytest.mark.parametrize(
+    "where", ["scale", "centre", "limit", "radius", "vectors", "matrix", "centres", "inner", "everything"]
+)
 def test_scores_of_absurd_size_are_refused_or_lie_in_the_ball(where, size):
     """A number of the row may never decide whether a release fails: refuse at once, or stay in the ball."""
     at = {
         name: (size if where in (name, "everything") else 1.0)
-        for name in ("scale", "centre", "limit", "radius", "vectors", "centres")
+        for name in ("scale", "centre", "limit", "radius", "vectors", "matrix", "centres", "inner")
     }
     space = space_of("category:2", "number")
     groups = classes(space, 0)
@@ -480,8 +484,9 @@ def test_scores_of_absurd_size_are_refused_or_lie_in_the_ball(where, size):
             Cells.even(space.blocks[:1], 2),
             (Lookup(0, at["vectors"] * np.array([[1.0], [-1.0]])),),
             at["radius"],
-            groups,
-            at["centres"] * np.array([[-1.0, 1.0], [1.0, 0.0]]),
+            Residuals(
+                at["matrix"] * np.eye(2), groups, at["centres"] * np.array([[-1.0, 1.0], [1.0, 0.0]]), at["inner"]
+            ),
         )
     except (ValueError, InputError):
         return
@@ -490,10 +495,16 @@ def test_scores_of_absurd_size_are_refused_or_lie_in_the_ball(where, size):
     assert np.isfinite(found).all() and max(lengths_squared(found)) <= BALL**2
 
 
-@known_defect
-@pytest.mark.parametrize(("scale", "limit", "radius"), [(1.0, 1.0, 1e-310), (1e-310, math.inf, 1.0), (1.0, 1e308, 0.5)])
+@pytest.mark.parametrize(
+    ("scale", "limit", "radius"),
+    [
+        pytest.param(1.0, 1.0, 1e-310, marks=known_defect),
+        (1e-310, math.inf, 1.0),
+        pytest.param(1.0, 1e308, 0.5, marks=known_defect),
+    ],
+)
 def test_scores_never_turn_into_nan(scale, limit, radius):
-    """Infinity times zero is not a number, and not a number is not above the ball's square."""
+    """Infinity over infinity is not a number: a row must not decide whether the release fails once it was charged."""
     with np.errstate(all="ignore"):
         try:
             linear = Linear(np.array([0, 1]), np.array([0.0, -1e308]), np.full(2, scale), limit)
@@ -520,6 +531,26 @@ def test_a_rows_scores_depend_on_that_row_alone(seed):
     assert np.array_equal(scores.of(np.asfortranarray(rows)), whole)
     for start, stop in ((0, 1), (3, 4), (1, 101), (7, 12), (50, 83)):
         assert np.array_equal(scores.of(rows[start:stop]), whole[start:stop])
+
+
+@pytest.mark.xfail(strict=False, reason="a defect that was found; whether it shows depends on the machine's BLAS")
+def test_residuals_depend_on_that_row_alone():
+    """A product of floats is rounded by its place in the batch, and cutting towards zero makes a step of the last bit.
+
+    Under add-remove, a row that goes moves all others to other places: they must not change.
+    """
+    rng = np.random.default_rng(0)
+    rows = np.rint(rng.normal(size=(60, 12)) * HALF / 5)
+    matrix = rng.normal(size=(12, 1))
+    for company in range(2, 60):
+        scores = np.clip(rows / HALF, -1, 1)
+        scores = scores / np.maximum(np.sqrt(np.einsum("ij,ij->i", scores, scores)), 1.0)[:, None]
+        together = (scores[:company] @ matrix)[:, 0]
+        for row in range(company):
+            # half of the radius exactly, if rounded as in company; a hair beside it if rounded otherwise
+            radius = 2 * abs(float(together[row]))
+            query = ball_scores(12, 0, Residuals(matrix, None, np.zeros((1, 1)), radius))
+            assert np.array_equal(query.of(rows[:company])[row], query.of(rows[row : row + 1])[0]), (company, row)
 
 
 def test_scores_keep_their_own_numbers():
@@ -977,6 +1008,21 @@ def test_sums_that_could_lose_a_bit_are_refused_before_the_charge():
     rows = PrivateRows(space, 2**22 + 10_000, lambda: iter([]))
     with pytest.raises(InputError, match="exact"):
         Meter(rows, WEAK, {"a": 1.0}, till).measure("a", Gram(1))
+
+
+@known_defect
+def test_a_sum_too_large_for_memory_is_refused_before_the_charge():
+    """A row map leaves batch by batch; a sum is held whole, so the most that can be drawn is far too much for it."""
+    space = space_of(*["number:4000"] * 3)
+    cells = Cells.even(space.blocks, 10, 4096)
+
+    def till(line, event):
+        raise AssertionError("charged")
+
+    with pytest.raises(InputError):
+        Meter(private(np.zeros((1, 3)), space), WEAK, {"a": 1.0}, till).measure(
+            "a", Tables(cells, Groups(cells), 0.0, 1.0)
+        )
 
 
 def test_the_parts_of_a_sum_are_not_empty():

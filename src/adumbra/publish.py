@@ -109,8 +109,8 @@ class Publication:
             none = decode_cells(empty, self._facts.schema)
         else:
             names = list(draft.columns)
-            frames = (pl.from_numpy(batch.T.copy(), schema=names, orient="col") for batch in draft.batches)
-            none = pl.from_numpy(np.empty((len(names), 0)), schema=names, orient="col")
+            frames = (pl.DataFrame(dict(zip(names, batch.T.copy(), strict=True))) for batch in draft.batches)
+            none = pl.DataFrame({name: np.empty(0) for name in names})
         some = False
         for frame in frames:
             some = True

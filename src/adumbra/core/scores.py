@@ -7,14 +7,14 @@ does not depend on them, and a plan can state the noise of a second look before 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adumbra.core.cells import Cells, Groups
 
-__all__ = ["BALL", "Linear", "Lookup", "Scores"]
+__all__ = ["BALL", "Linear", "Lookup", "Residuals", "Scores"]
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
@@ -39,13 +39,13 @@ class Linear:
     coordinates: Integers
     centre: Reals
     scale: Reals
-    limit: float
+    limit: Reals
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "centre", _own(self.centre))
-        object.__setattr__(self, "scale", _own(self.scale))
-        if bool((self.scale <= 0).any()) or not self.limit > 0:
-            raise ValueError("scores need positive scales")
+        for name in ("centre", "scale", "limit"):
+            object.__setattr__(self, name, _own(np.broadcast_to(getattr(self, name), self.coordinates.shape)))
+        if bool((self.scale <= 0).any()) or bool((self.limit <= 0).any()):
+            raise ValueError("scores need positive scales and limits")
 
     def of(self, batch: Reals) -> Reals:
         """One score a coordinate."""
@@ -66,34 +66,70 @@ class Lookup:
 
 
 @dataclass(frozen=True, eq=False)
+class Residuals:
+    """A second map, of scores already in their ball: `x matrix - centre of the row's class`, over a radius of its own.
+
+    A row whose class is empty gets no centre. What results is put into the unit ball again, so that whatever matrix and
+    centres an earlier measurement suggested, nothing about the bound rests on them.
+    """
+
+    matrix: Reals
+    groups: Groups | None
+    centres: Reals
+    radius: float
+
+    def __post_init__(self) -> None:
+        classes = 1 if self.groups is None else self.groups.count
+        if self.centres.shape != (classes, self.matrix.shape[1]):
+            raise ValueError("one centre for each class")
+        if not (np.isfinite(self.radius) and self.radius > 0):
+            raise ValueError("residuals need a positive radius")
+        object.__setattr__(self, "matrix", _own(self.matrix))
+        object.__setattr__(self, "centres", _own(self.centres))
+
+    def of(self, scores: Reals, batch: Reals) -> Reals:
+        """Residuals of scores in the unit ball, in units of the radius."""
+        out = scores @ self.matrix
+        if self.groups is None:
+            out -= self.centres[0]
+        else:
+            group = self.groups.of(batch)
+            known = group >= 0
+            out[known] -= self.centres[group[known]]
+        out /= self.radius
+        return out
+
+
+@dataclass(frozen=True, eq=False)
 class Scores:
-    """The linear scores, then those looked up; less the centre of the row's class; over the radius; into the ball."""
+    """The linear scores, then those looked up; over the radius; into the ball; and then, perhaps, their residuals."""
 
     linear: Linear
     cells: Cells
     lookups: tuple[Lookup, ...]
     radius: float
-    groups: Groups | None = None
-    centres: Reals | None = field(default=None)
+    residuals: Residuals | None = None
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.radius) and self.radius > 0):
             raise ValueError("scores need a positive radius")
         if any(len(lookup.vectors) != self.cells.counts[lookup.column] for lookup in self.lookups):
             raise ValueError("one vector for each cell")
-        if self.centres is not None:
-            if self.groups is None or self.centres.shape != (self.groups.count, self.dimension):
-                raise ValueError("one centre for each class")
-            object.__setattr__(self, "centres", _own(self.centres))
+        if self.residuals is not None and len(self.residuals.matrix) != self._width:
+            raise ValueError("a matrix with a row for each score")
+
+    @property
+    def _width(self) -> int:
+        return len(self.linear.coordinates) + sum(int(lookup.vectors.shape[1]) for lookup in self.lookups)
 
     @property
     def dimension(self) -> int:
-        """Scores per row."""
-        return len(self.linear.coordinates) + sum(int(lookup.vectors.shape[1]) for lookup in self.lookups)
+        """Numbers per row."""
+        return self._width if self.residuals is None else int(self.residuals.matrix.shape[1])
 
     def of(self, batch: Reals) -> Reals:
         """Whole numbers of 1/BALL; the exact squared length of every row is at most BALL^2."""
-        scores = np.empty((len(batch), self.dimension))
+        scores = np.empty((len(batch), self._width))
         start = len(self.linear.coordinates)
         scores[:, :start] = self.linear.of(batch)
         if self.lookups:
@@ -104,16 +140,21 @@ class Scores:
                 scores[:, start:stop] = lookup.vectors[cell]
                 scores[cell < 0, start:stop] = 0.0
                 start = stop
-        if self.centres is not None and self.groups is not None:
-            group = self.groups.of(batch)
-            known = group >= 0
-            scores[known] -= self.centres[group[known]]
-        scores *= BALL / self.radius
-        length = np.sqrt(np.einsum("ij,ij->i", scores, scores))
-        scores *= (BALL / np.maximum(length, BALL))[:, None]
+        scores /= self.radius
+        _into_ball(scores)
+        if self.residuals is not None:
+            scores = self.residuals.of(scores, batch)
+            _into_ball(scores)
+        scores *= BALL
         # Towards zero: no coordinate grows. Float64 had a say before, by less than 1e-12 of BALL^2 = 2^28 in all, and
         # the squared length is now whole, so it cannot exceed BALL^2.
         np.trunc(scores, out=scores)
-        if bool((np.einsum("ij,ij->i", scores, scores) > float(BALL) ** 2).any()):
+        if not bool((np.einsum("ij,ij->i", scores, scores) <= float(BALL) ** 2).all()):
             raise RuntimeError("scores at the door exceed their ball")
         return scores
+
+
+def _into_ball(rows: Reals) -> None:
+    """Shorten rows longer than 1, in place."""
+    length = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    rows /= np.maximum(length, 1.0)[:, None]

@@ -348,7 +348,7 @@ def _model_notes(keep: int, held_out: bool) -> list[str]:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Features in encoded units, and labels: codes of classes, or numbers in the column's own units."""
+    """Features in encoded units, and labels: codes of classes, or numbers (R squared is free of their unit)."""
 
     x: Features
     y: Reals
@@ -363,8 +363,7 @@ def _rows(column: Column, features: NDArray[np.bool_], tally: Tally) -> _Rows:
     index = layout.names.index(column.name)
     block = tally.kept[:, layout.block(index)]
     if _is_regression(column):
-        low, high = cast(float, column.low), cast(float, column.high)
-        return _Rows(tally.kept[:, features], low + (block[:, 0].astype(np.float64) + 0.5) * (high - low))
+        return _Rows(tally.kept[:, features], block[:, 0].astype(np.float64))
     code = layout.cells[index].of(block.astype(np.float64) * GRID)
     known = code < _class_count(column)
     return _Rows(tally.kept[known][:, features], code[known].astype(np.float64))

@@ -40,10 +40,13 @@ class Moments:
 
     * `label`: the column whose classes get their own means (several: each combination); default: the schema's labels.
     * `rows`: rows to draw; default: as many as the table has, at least 10,000.
+    * `narrow`: leave columns narrower by what the cut to the ball took. Fewer drawn values then fall outside their
+      range, which helps a model trained on them; means, spreads and shares of columns are worse.
     """
 
     label: str | tuple[str, ...] = ()
     rows: int | None = None
+    narrow: bool = False
 
     name: ClassVar[str] = "moments"
     title: ClassVar[str] = "class means and one covariance, measured once, then sampled"
@@ -118,7 +121,7 @@ class Moments:
         centred = door.measure(_CENTRE, CentreScale(columns.features))
         scale = _Scale.measured(columns, centred, rows)
         noisy = door.measure(_MOMENTS, _second_look(columns, scale))
-        model = _fit(columns, scale, noisy, rows)
+        model = _fit(scale, noisy, rows, self.narrow)
         drawn = rows_to_draw(self.rows, rows)
         return Draft(
             columns=None,
@@ -128,6 +131,7 @@ class Moments:
             parameters={
                 "label": list(parse_label(self.label)),
                 "classes": columns.classes,
+                "narrow": self.narrow,
                 "predicted_error": {"correlation": model.correlation_sd},
             },
         )
@@ -143,13 +147,20 @@ class _Scale:
     coordinates: NDArray[np.int64]
     centre: Reals
     scale: Reals
-    radius: float
+    total: float
+    """Variance of all scores together, if the first look is right."""
+
+    @property
+    def radius(self) -> float:
+        return _RADIUS * math.sqrt(self.total)
 
     @staticmethod
     def of_ranges(columns: Columns) -> _Scale:
         """From the schema alone."""
         coordinates = _coordinates(columns)
-        return _Scale(coordinates, np.zeros(len(coordinates)), np.full(len(coordinates), float(HALF)), 1.0)
+        return _Scale(
+            coordinates, np.zeros(len(coordinates)), np.full(len(coordinates), float(HALF)), float(len(coordinates))
+        )
 
     @staticmethod
     def measured(columns: Columns, noisy: NoisyParts, rows: float) -> _Scale:
@@ -182,7 +193,7 @@ class _Scale:
             _coordinates(columns),
             np.concatenate([np.atleast_1d(centre[b.column]) for b in columns.features]),
             np.sqrt(np.concatenate([np.atleast_1d(variance[b.column]) for b in columns.features])),
-            _RADIUS * math.sqrt(total),
+            total,
         )
 
 
@@ -199,13 +210,13 @@ def _coordinates(columns: Columns) -> NDArray[np.int64]:
 
 
 def _second_look(columns: Columns, scale: _Scale) -> MomentsQuery:
-    linear = Linear(scale.coordinates, scale.centre, scale.scale, _LIMIT)
+    linear = Linear(scale.coordinates, scale.centre, scale.scale, np.asarray(_LIMIT))
     scores = Scores(linear, Cells((), ()), (), scale.radius)
     g = _SECOND
     return MomentsQuery(scores, columns.groups, counts=1 - g, sums=math.sqrt(2 * g * (1 - g)), second=g)
 
 
-def _fit(columns: Columns, scale: _Scale, noisy: NoisyParts, rows: float) -> _Model:
+def _fit(scale: _Scale, noisy: NoisyParts, rows: float, narrow: bool) -> _Model:
     """Class shares, class means and the covariance within classes, in units of scores."""
     values, radius = noisy.values, scale.radius
     counts = class_counts(values["counts"], noisy.sd("counts"), rows)
@@ -215,7 +226,10 @@ def _fit(columns: Columns, scale: _Scale, noisy: NoisyParts, rows: float) -> _Mo
     second = symmetric(values["diagonal"], values.get("upper")) * (radius**2 / rows)
     sd = noisy.sd("diagonal") / math.sqrt(2.0) * radius**2 / rows
     vectors, kept = soft_spectrum(second - (means.T * shares) @ means, sd)
-    return _Model(counts, means, (vectors * np.sqrt(kept)).T, sd)
+    # Rows were cut to the ball: what that took from their spread (which the first look knows) is given back.
+    spread = float(kept.sum() + shares @ (deviations**2).sum(axis=1))
+    stretch = 1.0 if narrow else math.sqrt(min(max(scale.total / max(spread, 1e-6), 1.0), 4.0))
+    return _Model(counts, means * stretch, (vectors * np.sqrt(kept)).T * stretch, sd)
 
 
 def _draw(columns: Columns, scale: _Scale, model: _Model, rows: int, setting: Setting) -> Iterator[Reals]:

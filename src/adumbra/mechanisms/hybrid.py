@@ -1,0 +1,303 @@
+"""Hybrid: private tables for every column, then moments of rows standardised by them; rows drawn, ranks mapped back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adumbra.core.cells import Cells
+from adumbra.core.events import Event
+from adumbra.core.guarantee import Promise
+from adumbra.core.mechanism import Door, Draft, NoisyParts, Query, Reference, Setting
+from adumbra.core.scores import Linear, Lookup, Residuals, Scores
+from adumbra.core.space import Block
+from adumbra.core.sums import Moments, Tables, symmetric
+from adumbra.synthesis.columns import Columns, drawing, in_batches, parse_label, rows_to_draw
+from adumbra.synthesis.decode import ClassTables, Decoder
+from adumbra.synthesis.latent import NoisyMoments, Pilot, class_sizes, fit_pilot, noise_rows, refined
+from adumbra.synthesis.marginals import Marginal, denoised, equal_cells, form_of, mass_cells, sharpened, unit_edges
+from adumbra.synthesis.sized import known_rows, measured_arrays, with_size, with_size_query
+
+__all__ = ["Hybrid"]
+
+Reals = NDArray[np.float64]
+_TABLES, _CLASS_TABLES, _PILOT, _RESIDUALS = "tables", "class tables", "moments", "moments of residuals"
+_TABLE_SHARE = 0.2
+"""Share of the budget for all tables together."""
+_CLASS_TABLES_FROM = 200.0
+"""Tables by class are taken where a cell's noise is below rows / (classes * this): before, they would be noise."""
+_PILOT_WEIGHT, _RESIDUAL_WEIGHT = 0.6, 0.7
+"""Weights of the second moment; those of counts and sums follow (binomial: sensitivity exactly sqrt 2)."""
+_RADIUS = 0.8
+_UNKNOWN_ROWS = 1000
+"""Stands in for the number of rows in rules that must be fixed before a private one is measured."""
+
+
+@dataclass(frozen=True)
+class Hybrid:
+    """Parameters, all public.
+
+    * `label`: the column whose classes get their own means (several: each combination); default: the schema's labels.
+    * `rows`: rows to draw; default: as many as the table has, at least 10,000.
+    """
+
+    label: str | tuple[str, ...] = ()
+    rows: int | None = None
+
+    name: ClassVar[str] = "hybrid"
+    title: ClassVar[str] = "tables for the columns, moments for how they hang together, then sampled"
+    releases: ClassVar[str] = "a synthetic table of any number of rows, and the noisy tables and moments behind it"
+    suits: ClassVar[str] = "mixed tables; marginals and correlations at once; training a model on wide tables"
+    caution: ClassVar[str] = (
+        "synthetic rows, not people: no row stands for a person; relations beyond class means and correlations are not "
+        "kept; below about 150 rows the tables are mostly noise"
+    )
+    theorem: ClassVar[str] = "Gaussian mechanism (Balle and Wang 2018, Theorem 8), looks composed adaptively"
+    differs: ClassVar[str] = (
+        "From no paper. It joins the two designs that win in different places, label by column tables and moments, and "
+        "measures the moments a second time in coordinates that the first time suggests."
+    )
+    units: ClassVar[tuple[str, ...]] = ("row",)
+    relations: ClassVar[tuple[str, ...]] = ("replace", "zero-out", "add-remove")
+    answers: ClassVar[tuple[str, ...]] = ()
+    cites: ClassVar[tuple[Reference, ...]] = (
+        Reference(
+            "Dong, Roth, Su (2022), Gaussian Differential Privacy, JRSS B 84(1), Corollary 3.3",
+            "@article{dong2022gaussian, title={Gaussian Differential Privacy}, author={Dong, Jinshuo and Roth, Aaron "
+            "and Su, Weijie J.}, journal={Journal of the Royal Statistical Society B}, volume={84}, number={1}, "
+            "year={2022}}",
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label", parse_label(self.label))
+        rows_to_draw(self.rows, 0)
+
+    def lines(self, setting: Setting) -> Mapping[str, float]:
+        """A fifth for tables; the rest for moments, of which the second round gets more the wider the table."""
+        return with_size(setting, self._shares(setting))
+
+    def queries(self, setting: Setting) -> Mapping[str, Query]:
+        """Every look, the later ones with stand-ins for what the earlier ones will have found."""
+        columns = self._columns(setting)
+        shares = self._shares(setting)
+        bins, parts = self._bins(setting, shares)
+        cells = equal_cells(columns.features, bins)
+        flat = [_flat(block, cells, j) for j, block in enumerate(columns.features)]
+        pilot, _ = _scores(columns, flat)
+        width = pilot.dimension
+        identity = Residuals(np.eye(width), columns.groups, np.zeros((columns.classes, width)), 1.0)
+        looks: dict[str, Query] = {_TABLES: Tables(cells)}
+        if _CLASS_TABLES in shares:
+            looks[_CLASS_TABLES] = _class_tables(columns, mass_cells(columns.features, None, parts))
+        looks[_PILOT] = _moments(columns, pilot, _PILOT_WEIGHT)
+        looks[_RESIDUALS] = _moments(columns, _with_residuals(pilot, identity), _RESIDUAL_WEIGHT)
+        return with_size_query(setting, looks)
+
+    def size(self, setting: Setting) -> tuple[int, int]:
+        """Rows drawn, and columns."""
+        return rows_to_draw(self.rows, setting.rows or 0), len(setting.space.blocks)
+
+    def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
+        """The noise on shares and on correlations, beside what they are."""
+        columns = self._columns(setting)
+        out = [
+            ("rows drawn", str(self.size(setting)[0])),
+            ("classes", str(columns.classes) if columns.groups else "no label: one class"),
+        ]
+        if setting.rows:
+            out.append(
+                (
+                    "share of a cell of a column",
+                    f"noise of sd {noise[_TABLES].sd / setting.rows:.3g}, before smoothing across cells and columns",
+                )
+            )
+            scores, width = _scores(columns, None)
+            sd = noise[_PILOT].sd / (_PILOT_WEIGHT * math.sqrt(2.0)) / setting.rows * _RADIUS**2 * width
+            out.append(("a correlation", f"noise of sd {sd:.3g}, before shrinking ({scores.dimension} scores)"))
+        return out
+
+    def run(self, door: Door, setting: Setting) -> Draft:
+        """Tables, then moments, then rows."""
+        columns = self._columns(setting)
+        shares = self._shares(setting)
+        bins, parts = self._bins(setting, shares)
+        rows = known_rows(door, setting)
+        cells = equal_cells(columns.features, bins)
+        answers: dict[str, NoisyParts] = {}
+        answers[_TABLES] = noisy = door.measure(_TABLES, Tables(cells))
+        tables = denoised(noisy.values["pooled"], noisy.sd("pooled"), rows, cells)
+        marginals = [
+            Marginal.of(form_of(b), table, unit_edges(cells, j))
+            for j, (b, table) in enumerate(zip(columns.features, tables, strict=True))
+        ]
+        by_class = None
+        if _CLASS_TABLES in shares:
+            fine = mass_cells(columns.features, marginals, parts)
+            answers[_CLASS_TABLES] = noisy = door.measure(_CLASS_TABLES, _class_tables(columns, fine))
+            marginals, by_class = _class_tables_read(marginals, noisy, rows, fine)
+        scores, _ = _scores(columns, marginals)
+        answers[_PILOT] = noisy = door.measure(_PILOT, _moments(columns, scores, _PILOT_WEIGHT))
+        first = _read(noisy, scores.radius, rows)
+        positions, variances = _positions(marginals)
+        pilot = fit_pilot(first, variances)
+        residuals = _residuals(columns, pilot, scores.radius)
+        query = _moments(columns, _with_residuals(scores, residuals), _RESIDUAL_WEIGHT)
+        answers[_RESIDUALS] = noisy = door.measure(_RESIDUALS, query)
+        latent = refined(first, _read(noisy, residuals.radius, rows), pilot)
+        generator = drawing(setting.seed, "hybrid")
+        drawn = rows_to_draw(self.rows, rows)
+        sample = np.repeat(np.arange(columns.classes), class_sizes(latent, 2000))
+        decoder = Decoder.calibrated(
+            columns.features,
+            marginals,
+            positions,
+            latent,
+            noise_rows(latent, sample, generator),
+            first,
+            pilot,
+            scores.radius,
+            by_class,
+        )
+
+        def batches() -> Iterator[Reals]:
+            groups = np.repeat(np.arange(columns.classes), class_sizes(latent, drawn))
+            generator.shuffle(groups)
+            start = 0
+            for size in in_batches(drawn, len(latent.shift)):
+                group = groups[start : start + size]
+                start += size
+                yield columns.written(decoder.values(noise_rows(latent, group, generator), group), group)
+
+        cell_noise = answers[_TABLES].sd("pooled") / rows
+        return Draft(
+            columns=None,
+            batches=batches(),
+            arrays=measured_arrays(answers),
+            parameters={
+                "label": list(parse_label(self.label)),
+                "classes": columns.classes,
+                "cells": bins,
+                "predicted_error": {
+                    # half the sum over cells of the mean size of the noise, before smoothing
+                    "marginal_tv": cell_noise * math.sqrt(2 / math.pi) / 2 * cells.total / len(cells.blocks),
+                    "correlation": first.second_sd / float(np.mean(pilot.scale**2)) * math.sqrt(2 / math.pi),
+                },
+            },
+        )
+
+    def _columns(self, setting: Setting) -> Columns:
+        return Columns.split(setting.space, parse_label(self.label), setting.labels)
+
+    def _shares(self, setting: Setting) -> dict[str, float]:
+        columns = self._columns(setting)
+        rows = setting.rows or _UNKNOWN_ROWS
+        noise = setting.preview(1.0, Tables(equal_cells(columns.features, 10)))
+        by_class = rows / (noise * columns.classes) >= _CLASS_TABLES_FROM
+        rest = 1.0 - _TABLE_SHARE
+        scores, _ = _scores(columns, None)
+        width = scores.dimension
+        # how clear class means are in the first round: semeion 2, digits 5, HAR 15 at epsilon 1
+        moments = setting.preview(rest, _moments(columns, scores, _PILOT_WEIGHT))
+        clarity = rows * math.sqrt(2.0) / (moments * columns.classes * math.sqrt(width))
+        part = max((0.2 + 0.4 * min(1.0, width / 200)) * min(1.0, clarity / 15), 0.05)
+        tables = {_TABLES: _TABLE_SHARE / 2, _CLASS_TABLES: _TABLE_SHARE / 2} if by_class else {_TABLES: _TABLE_SHARE}
+        return tables | {_PILOT: rest * (1 - part), _RESIDUALS: rest * part}
+
+    def _bins(self, setting: Setting, shares: Mapping[str, float]) -> tuple[int, int]:
+        """Equal cells of a number, and cells of equal mass in the tables by class: as many as the noise leaves room."""
+        columns = self._columns(setting)
+        rows = setting.rows or _UNKNOWN_ROWS
+        room = rows / setting.preview(shares[_TABLES], Tables(equal_cells(columns.features, 10)))
+        return (10, 8) if room < 100 else (20, 16) if room < 400 else (40, 32)
+
+
+def _flat(block: Block, cells: Cells, index: int) -> Marginal:
+    """The marginal of a column of which nothing is known."""
+    count = cells.counts[index]
+    return Marginal.of(form_of(block), np.full(count, 1.0 / count), unit_edges(cells, index))
+
+
+def _positions(marginals: Sequence[Marginal]) -> tuple[list[int], Reals]:
+    """Where each column's scores stand (numbers first, as `Scores` has them), and the variance of every score."""
+    numbers = [j for j, m in enumerate(marginals) if m.form == "number"]
+    others = [j for j, m in enumerate(marginals) if m.form != "number"]
+    positions, at = [0] * len(marginals), 0
+    for j in (*numbers, *others):
+        positions[j] = at
+        at += marginals[j].width
+    return positions, np.concatenate([marginals[j].variances for j in (*numbers, *others)])
+
+
+def _scores(columns: Columns, marginals: Sequence[Marginal] | None) -> tuple[Scores, float]:
+    """Scores standardised by the marginals (flat ones, if there are none yet), and their total variance."""
+    cells = equal_cells(columns.features, 10)
+    if marginals is None:
+        marginals = [_flat(block, cells, j) for j, block in enumerate(columns.features)]
+    numbers = [j for j, m in enumerate(marginals) if m.form == "number"]
+    linear = np.array([marginals[j].linear() for j in numbers]).reshape(-1, 3)
+    coordinates = np.array([columns.features[j].start for j in numbers], dtype=np.int64)
+    others = [j for j, m in enumerate(marginals) if m.form != "number"]
+    looked_up = equal_cells([columns.features[j] for j in others], 1)
+    lookups = tuple(Lookup(place, marginals[j].vectors) for place, j in enumerate(others))
+    total = float(_positions(marginals)[1].sum())
+    radius = _RADIUS * math.sqrt(total)
+    return Scores(Linear(coordinates, linear[:, 0], linear[:, 1], linear[:, 2]), looked_up, lookups, radius), total
+
+
+def _with_residuals(scores: Scores, residuals: Residuals) -> Scores:
+    return Scores(scores.linear, scores.cells, scores.lookups, scores.radius, residuals)
+
+
+def _residuals(columns: Columns, pilot: Pilot, radius: float) -> Residuals:
+    matrix, centres = pilot.whitening(radius)
+    # in these coordinates a row has a squared length of about their number, if the pilot is right
+    return Residuals(matrix, columns.groups, centres, math.sqrt(matrix.shape[1]))
+
+
+def _moments(columns: Columns, scores: Scores, second: float) -> Moments:
+    sums = math.sqrt(2 * second * (1 - second))
+    return Moments(scores, columns.groups, counts=1 - second, sums=sums, second=second)
+
+
+def _class_tables(columns: Columns, cells: Cells) -> Tables:
+    """Half on the tables of all rows, half on those of each class."""
+    if columns.groups is None:
+        return Tables(cells)
+    return Tables(cells, columns.groups, math.sqrt(0.5), math.sqrt(0.5))
+
+
+def _class_tables_read(
+    marginals: list[Marginal], noisy: NoisyParts, rows: float, cells: Cells
+) -> tuple[list[Marginal], ClassTables | None]:
+    """Sharper marginals from both tables (those of the classes add up to the other), and the tables of the classes."""
+    pooled, sd = noisy.values["pooled"], noisy.sd("pooled")
+    grouped = noisy.values.get("grouped")
+    if grouped is None:
+        return sharpened(marginals, pooled, sd, rows, cells), None
+    summed = len(grouped) * noisy.sd("grouped") ** 2
+    trust = summed / (sd**2 + summed)
+    both = trust * pooled + (1 - trust) * grouped.sum(axis=0)
+    return (
+        sharpened(marginals, both, sd * math.sqrt(trust), rows, cells),
+        ClassTables(cells, grouped, noisy.sd("grouped")),
+    )
+
+
+def _read(noisy: NoisyParts, radius: float, rows: float) -> NoisyMoments:
+    """Released moments in the units of scores (or residuals)."""
+    values = noisy.values
+    return NoisyMoments(
+        values["counts"],
+        values["sums"] * radius,
+        symmetric(values["diagonal"], values.get("upper")) * (radius**2 / rows),
+        noisy.sd("counts"),
+        noisy.sd("sums") * radius,
+        noisy.sd("diagonal") / math.sqrt(2.0) * radius**2 / rows,
+        rows,
+    )

@@ -1,0 +1,184 @@
+"""Tables: label by column tables in one measurement; rows drawn with columns independent given the class."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adumbra.core.cells import Cells
+from adumbra.core.events import Event
+from adumbra.core.guarantee import Promise
+from adumbra.core.mechanism import Door, Draft, NoisyParts, Query, Reference, Setting
+from adumbra.core.sums import Tables as TablesQuery
+from adumbra.core.validation import at_least
+from adumbra.linalg.simplex import apportion, onto_simplex
+from adumbra.synthesis.columns import Columns, drawing, in_batches, parse_label, rows_to_draw
+from adumbra.synthesis.marginals import alike, centred, equal_cells
+from adumbra.synthesis.sized import known_rows, measured_arrays, with_size, with_size_query
+
+__all__ = ["Tables"]
+
+Reals = NDArray[np.float64]
+_LINE = "tables"
+_ROOM = ((100.0, 16), (25.0, 8), (0.0, 4))
+"""Cells of a number for at least so many rows a class over the noise of one cell."""
+_UNKNOWN_ROWS = 1000
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Parameters, all public.
+
+    * `label`: the column whose classes get their own tables (several: each combination); default: the schema's labels.
+    * `rows`: rows to draw; default: as many as the table has, at least 10,000.
+    * `bins`: cells of a number; default: 4, 8 or 16, by rows a class over the noise of one cell (below 25, below 100,
+      more). Levels of small whole numbers, flags and categories have a cell each.
+    """
+
+    label: str | tuple[str, ...] = ()
+    rows: int | None = None
+    bins: int | None = None
+
+    name: ClassVar[str] = "tables"
+    title: ClassVar[str] = "label by column tables, measured once, then sampled"
+    releases: ClassVar[str] = "a synthetic table of any number of rows, and the noisy tables it was drawn from"
+    suits: ClassVar[str] = "very small tables; single columns and their relation to the label; any mix of kinds"
+    caution: ClassVar[str] = (
+        "synthetic rows, not people: no row stands for a person; columns are related through the label only, so "
+        "correlations within a class are gone"
+    )
+    theorem: ClassVar[str] = "Gaussian mechanism (Balle and Wang 2018, Theorem 8) on one vector of counts"
+    differs: ClassVar[str] = (
+        "From no paper: the simplest design that works, and one to beat. All tables are one measurement, whose noise "
+        "grows with the root of the number of columns; classes add nothing to it."
+    )
+    units: ClassVar[tuple[str, ...]] = ("row",)
+    relations: ClassVar[tuple[str, ...]] = ("replace", "zero-out", "add-remove")
+    answers: ClassVar[tuple[str, ...]] = ()
+    cites: ClassVar[tuple[Reference, ...]] = (
+        Reference(
+            "Balle, Wang (2018), Improving the Gaussian Mechanism for Differential Privacy, ICML, Theorem 8",
+            "@inproceedings{balle2018improving, title={Improving the {Gaussian} Mechanism for Differential Privacy}, "
+            "author={Balle, Borja and Wang, Yu-Xiang}, booktitle={ICML}, year={2018}}",
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label", parse_label(self.label))
+        rows_to_draw(self.rows, 0)
+        if self.bins is not None:
+            at_least(1, "give at least one bin", bins=self.bins)
+
+    def lines(self, setting: Setting) -> Mapping[str, float]:
+        """One measurement."""
+        return with_size(setting, {_LINE: 1.0})
+
+    def queries(self, setting: Setting) -> Mapping[str, Query]:
+        """All tables."""
+        columns = self._columns(setting)
+        return with_size_query(setting, {_LINE: _query(columns, self._cells(setting, columns))})
+
+    def size(self, setting: Setting) -> tuple[int, int]:
+        """Rows drawn, and columns."""
+        return rows_to_draw(self.rows, setting.rows or 0), len(setting.space.blocks)
+
+    def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
+        """The noise on a share."""
+        columns = self._columns(setting)
+        cells = self._cells(setting, columns)
+        out = [
+            ("rows drawn", str(self.size(setting)[0])),
+            ("classes", str(columns.classes) if columns.groups else "no label: one class"),
+            ("cells", f"{cells.total} in {len(cells.blocks)} columns"),
+        ]
+        if setting.rows:
+            sd = noise[_LINE].sd / setting.rows * columns.classes
+            out.append(("share of a cell in a class", f"noise of sd {sd:.3g}, if classes are of equal size"))
+        return out
+
+    def run(self, door: Door, setting: Setting) -> Draft:
+        """Measure, clean, draw."""
+        columns = self._columns(setting)
+        cells = self._cells(setting, columns)
+        rows = known_rows(door, setting)
+        noisy = door.measure(_LINE, _query(columns, cells))
+        counts, tables = _shares(columns, cells, noisy, rows)
+        drawn = rows_to_draw(self.rows, rows)
+        sd = noisy.sd(_part(columns)) * math.sqrt(columns.classes) / rows
+        return Draft(
+            columns=None,
+            batches=_draw(columns, cells, counts, tables, drawn, setting),
+            arrays=measured_arrays({_LINE: noisy}),
+            parameters={
+                "label": list(parse_label(self.label)),
+                "classes": columns.classes,
+                "cells": cells.total,
+                "predicted_error": {"marginal_tv": sd * math.sqrt(2 / math.pi) / 2 * cells.total / len(cells.blocks)},
+            },
+        )
+
+    def _columns(self, setting: Setting) -> Columns:
+        return Columns.split(setting.space, parse_label(self.label), setting.labels)
+
+    def _cells(self, setting: Setting, columns: Columns) -> Cells:
+        if self.bins is not None:
+            return equal_cells(columns.features, self.bins)
+        noise = setting.preview(1.0, _query(columns, equal_cells(columns.features, 4)))
+        room = (setting.rows or _UNKNOWN_ROWS) / (columns.classes * noise)
+        return equal_cells(columns.features, next(bins for least, bins in _ROOM if room >= least))
+
+
+def _part(columns: Columns) -> str:
+    return "pooled" if columns.groups is None else "grouped"
+
+
+def _query(columns: Columns, cells: Cells) -> TablesQuery:
+    if columns.groups is None:
+        return TablesQuery(cells)
+    return TablesQuery(cells, columns.groups, pooled=0.0, grouped=1.0)
+
+
+def _shares(columns: Columns, cells: Cells, noisy: NoisyParts, rows: float) -> tuple[Reals, list[Reals]]:
+    """Class sizes, and for each column a table (class x cell) of shares."""
+    counted = np.atleast_2d(noisy.values[_part(columns)])
+    # every column counts every class: their mean has the least noise; and no class vanishes because of it
+    sizes = counted.sum(axis=1) / len(cells.blocks)
+    sizes = np.maximum(onto_simplex(sizes, rows), max(2.0, 0.002 * rows))
+    sizes = sizes * (rows / sizes.sum())
+    tables: list[Reals] = [np.empty(0)] * len(cells.blocks)
+    for _, count, members in alike(cells):
+        own = counted[:, cells.starts[members][:, None] + np.arange(count)] / sizes[:, None, None]
+        clean = onto_simplex(centred(own).reshape(-1, count)).reshape(own.shape)
+        for j, table in zip(members, clean.swapaxes(0, 1), strict=True):
+            tables[j] = table
+    return sizes, tables
+
+
+def _draw(
+    columns: Columns, cells: Cells, sizes: Reals, tables: list[Reals], rows: int, setting: Setting
+) -> Iterator[Reals]:
+    generator = drawing(setting.seed, "tables")
+    groups = np.repeat(np.arange(columns.classes), apportion(sizes, rows))
+    generator.shuffle(groups)
+    start = 0
+    for size in in_batches(rows, len(columns.features)):
+        group = groups[start : start + size]
+        start += size
+        features = {}
+        for j, (block, table) in enumerate(zip(columns.features, tables, strict=True)):
+            below = np.cumsum(table, axis=1)
+            cell = (generator.random(size)[:, None] > below[group]).sum(axis=1).clip(0, cells.counts[j] - 1)
+            positions = cells.level_positions(j)
+            if block.kind == "category":
+                features[block.column] = cell.astype(np.float64)
+            elif positions is not None:
+                features[block.column] = positions[cell]
+            else:
+                edges = cells.edges(j)
+                features[block.column] = edges[cell] + generator.random(size) * np.diff(edges)[cell]
+        yield columns.written(features, group)
