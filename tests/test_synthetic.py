@@ -191,7 +191,7 @@ def test_a_private_number_of_rows_is_estimated_and_not_printed(name):
 @pytest.mark.parametrize("name", DRAWING)
 def test_labels_that_do_not_exist_or_have_too_many_values_are_refused_before_any_charge(name, tmp_path):
     ledger = ad.Ledger(tmp_path / "ledger.db")
-    for label, told in (("nobody", "label"), ("age,children,grade", "combinations")):
+    for label, told in (("nobody", "label"), ("children,grade,ward", "combinations")):
         with pytest.raises(ad.InputError, match=told):
             ad.release(mixed(50), SCHEMA, build(name, {"label": label}), ad.Budget(1.0), ledger=ledger)
     assert not (tmp_path / "ledger.db").exists()

@@ -51,7 +51,7 @@ class Cells:
         own: list[Reals | None] = []
         for block, count, cuts in zip(self.blocks, self.counts, self.cuts, strict=False):
             if cuts is not None:
-                if block.kind != "number" or len(cuts) != count - 1 or bool((np.diff(cuts) < 0).any()):
+                if block.kind != "number" or len(cuts) != count - 1 or not bool((np.diff(cuts) >= 0).all()):
                     raise ValueError("cuts are for numbers, ascending, one fewer than the cells")
                 cuts = np.array(cuts, dtype=np.float64)
                 cuts.setflags(write=False)
@@ -109,7 +109,7 @@ class Cells:
     def level_positions(self, index: int) -> Reals | None:
         """Grid positions of the values a column can have, where they are few; None for a number cut into cells."""
         count = self.counts[index]
-        if not self._by_level(index):
+        if not self._by_level(index) or self._cuts(index) is not None:
             return None
         return np.linspace(-HALF, HALF, count, dtype=np.float64)
 

@@ -7,6 +7,7 @@ does not depend on them, and a plan can state the noise of a second look before 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +43,9 @@ class Linear:
     limit: Reals
 
     def __post_init__(self) -> None:
+        coordinates = np.array(self.coordinates, dtype=np.int64)
+        coordinates.setflags(write=False)
+        object.__setattr__(self, "coordinates", coordinates)
         for name in ("centre", "scale", "limit"):
             object.__setattr__(self, name, _own(np.broadcast_to(getattr(self, name), self.coordinates.shape)))
         if bool((self.scale <= 0).any()) or bool((self.limit <= 0).any()):
@@ -49,7 +53,8 @@ class Linear:
 
     def of(self, batch: Reals) -> Reals:
         """One score a coordinate."""
-        scores = (batch[:, self.coordinates] - self.centre) / self.scale
+        with np.errstate(over="ignore"):
+            scores = (batch[:, self.coordinates] - self.centre) / self.scale
         return np.clip(scores, -self.limit, self.limit, out=scores)
 
 
@@ -70,7 +75,9 @@ class Residuals:
     """A second map, of scores already in their ball: `x matrix - centre of the row's class`, over a radius of its own.
 
     A row whose class is empty gets no centre. What results is put into the unit ball again, so that whatever matrix and
-    centres an earlier measurement suggested, nothing about the bound rests on them.
+    centres an earlier measurement suggested, nothing about the bound rests on them. The matrix is rounded to whole
+    multiples of a power of two, small enough that its product with whole scores is exact: a row's residuals are then
+    the same wherever it stands in whatever batch.
     """
 
     matrix: Reals
@@ -84,12 +91,19 @@ class Residuals:
             raise ValueError("one centre for each class")
         if not (np.isfinite(self.radius) and self.radius > 0):
             raise ValueError("residuals need a positive radius")
-        object.__setattr__(self, "matrix", _own(self.matrix))
+        matrix = _own(self.matrix)
+        if bool((np.abs(matrix) > 1e100).any()):
+            raise ValueError("residuals need a matrix of ordinary size")
+        # every partial sum of a product is at most |x| |column| <= BALL |column| (Cauchy-Schwarz), and 2^38 BALL = 2^52
+        longest = max(float(np.sqrt((matrix**2).sum(axis=0)).max(initial=0.0)), 2.0**-300)
+        grid = 2.0 ** (37 - math.ceil(math.log2(longest)))
+        object.__setattr__(self, "matrix", _own(np.rint(matrix * grid) / grid))
         object.__setattr__(self, "centres", _own(self.centres))
 
     def of(self, scores: Reals, batch: Reals) -> Reals:
-        """Residuals of scores in the unit ball, in units of the radius."""
+        """Residuals of whole scores (of 1/BALL), in units of the radius."""
         out = scores @ self.matrix
+        out /= BALL
         if self.groups is None:
             out -= self.centres[0]
         else:
@@ -140,21 +154,27 @@ class Scores:
                 scores[:, start:stop] = lookup.vectors[cell]
                 scores[cell < 0, start:stop] = 0.0
                 start = stop
-        scores /= self.radius
-        _into_ball(scores)
-        if self.residuals is not None:
-            scores = self.residuals.of(scores, batch)
-            _into_ball(scores)
-        scores *= BALL
-        # Towards zero: no coordinate grows. Float64 had a say before, by less than 1e-12 of BALL^2 = 2^28 in all, and
-        # the squared length is now whole, so it cannot exceed BALL^2.
-        np.trunc(scores, out=scores)
-        if not bool((np.einsum("ij,ij->i", scores, scores) <= float(BALL) ** 2).all()):
-            raise RuntimeError("scores at the door exceed their ball")
-        return scores
+        with np.errstate(over="ignore"):
+            scores /= self.radius
+        scores = _in_ball(scores)
+        return scores if self.residuals is None else _in_ball(self.residuals.of(scores, batch))
 
 
-def _into_ball(rows: Reals) -> None:
-    """Shorten rows longer than 1, in place."""
+def _in_ball(rows: Reals) -> Reals:
+    """Rows as whole numbers of 1/BALL, those longer than 1 shortened; in place.
+
+    Everything before the square root is exact, and everything after works on single numbers: a row's result depends on
+    that row alone, to the last bit. Towards zero, so that no coordinate grows: float64 had a say by less than 1e-12 of
+    BALL^2 = 2^28 in all, and the squared length is whole, so it cannot exceed BALL^2.
+    """
+    most = math.floor(math.sqrt(2.0**52 / max(rows.shape[1], 1)))  # squares then add up to less than 2^53
+    with np.errstate(over="ignore"):
+        rows *= BALL
+    np.clip(rows, -most, most, out=rows)
+    np.trunc(rows, out=rows)
     length = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    rows /= np.maximum(length, 1.0)[:, None]
+    rows *= (BALL / np.maximum(length, BALL))[:, None]
+    np.trunc(rows, out=rows)
+    if not bool((np.einsum("ij,ij->i", rows, rows) <= float(BALL) ** 2).all()):
+        raise RuntimeError("scores at the door exceed their ball")
+    return rows

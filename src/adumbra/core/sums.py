@@ -87,8 +87,14 @@ def _steps_of(counts: NDArray[np.int64]) -> Reals:
 
 def _weight(**weights: float) -> None:
     for name, weight in weights.items():
-        if not (math.isfinite(weight) and weight >= 0):
-            raise ValueError(f"{name} needs a weight of at least 0")
+        # within this range squares neither vanish nor overflow; the bound on the whole would not notice
+        if not (weight == 0 or 1e-60 <= weight <= 1e60):
+            raise ValueError(f"{name} needs a weight of 0, or from 1e-60 to 1e60")
+
+
+def _something(parts: tuple[Part, ...]) -> None:
+    if not sum(part.size for part in parts):
+        raise ValueError("a question must ask for something")
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +128,7 @@ class Tables(Sum):
         _weight(pooled=self.pooled, grouped=self.grouped)
         if self.grouped > 0 and self.groups is None:
             raise ValueError("tables by class need classes")
+        _something(self.parts)
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
@@ -162,6 +169,9 @@ class CentreScale(Sum):
     """Sum and sum of squares of every number in [-1, 1]; counts of every value of a flag or category."""
 
     blocks: tuple[Block, ...]
+
+    def __post_init__(self) -> None:
+        _something(self.parts)
 
     @cached_property
     def _numbers(self) -> list[int]:
@@ -216,6 +226,7 @@ class Moments(Sum):
 
     def __post_init__(self) -> None:
         _weight(counts=self.counts, sums=self.sums, second=self.second)
+        _something(self.parts)
 
     @property
     def classes(self) -> int:
@@ -270,10 +281,14 @@ class Gram(Sum):
     groups: Groups | None = None
     weight: float = 1.0
 
+    def __post_init__(self) -> None:
+        _weight(weight=self.weight)
+        if self.weight == 0:
+            raise ValueError("a second moment needs a positive weight")
+
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         """`diagonal` and `upper` triangle."""
-        _weight(weight=self.weight)
         # a coordinate is at most CATEGORY_STEPS
         classes = None if self.groups is None else self.groups.count
         return tuple(_matrix_parts(self.width, self.weight, float(GRID), float(CATEGORY_STEPS), classes))
@@ -303,6 +318,8 @@ class RowsAndGram:
 
     def __post_init__(self) -> None:
         _weight(second=self.second)
+        if self.second == 0:
+            raise ValueError("a second moment needs a positive weight")
 
     @property
     def gram(self) -> Gram:

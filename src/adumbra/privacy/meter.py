@@ -11,6 +11,7 @@ A row map is answered row by row, as a stream; a sum over rows (`core.sums`) is 
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from collections import deque
@@ -50,6 +51,8 @@ __all__ = [
 
 Reals = NDArray[np.float64]
 Answer = TypeVar("Answer")
+_LARGEST_ANSWER = 2**27
+"""A sum is held in memory whole: a gigabyte of numbers at most."""
 ROWS = "rows"
 """Name of a row map's only part."""
 
@@ -289,7 +292,7 @@ class Meter:
         if line not in self._open:
             raise ValueError(f"budget line {line!r} is unknown or already spent; left: {sorted(self._open)}")
         rows = self._rows
-        recipe = query.recipe if isinstance(query, RowMap) else None
+        recipe = None if isinstance(query, Sum) else (query if isinstance(query, RowMap) else query.map).recipe
         fresh = recipe is not None and recipe.seed.claim_freshness()
         calibration = calibrated(query, rows.space, self._promise, share=self._open[line], rows=rows.count, fresh=fresh)
         _check_countable(query, rows.count)
@@ -301,20 +304,46 @@ class Meter:
             return NoisySum(_summed(rows, query, calibration), calibration)
         if isinstance(query, RowMap):
             return NoisyRows(_answers(rows, query, calibration), query.dimension, rows.count, calibration)
-        gram = NoisySum(_summed(rows, query.gram, calibration), calibration)
-        stream = NoisyRows(_answers(rows, query.map, calibration), query.map.dimension, rows.count, calibration)
-        return NoisyJoint(stream, gram)
+        # Both halves are calibrated at the same pair of rows, so both must have seen the same table.
+        same = _SameTable()
+        gram = NoisySum(_summed(rows, query.gram, calibration, same), calibration)
+        batches = _answers(rows, query.map, calibration, same)
+        return NoisyJoint(NoisyRows(batches, query.map.dimension, rows.count, calibration), gram)
+
+
+class _SameTable:
+    """Notices a table that changed between two readings."""
+
+    def __init__(self) -> None:
+        self._before: bytes | None = None
+        self._now = hashlib.blake2b()
+
+    def saw(self, batch: Reals) -> None:
+        self._now.update(np.ascontiguousarray(batch).data)
+
+    def done(self) -> bool:
+        """Whether this reading was like the one before."""
+        before, self._before, self._now = self._before, self._now.digest(), hashlib.blake2b()
+        return before is None or before == self._before
 
 
 def _check_countable(query: Query, rows: int) -> None:
     """Refuse what cannot be summed exactly or drawn, before any charge."""
     if _draws(query, rows) > noise.MAX_DRAWS:
         raise InputError(f"at most {noise.MAX_DRAWS} noisy numbers", f"{_draws(query, rows)}", "release fewer rows")
+    if isinstance(query, Sum) and query.size > _LARGEST_ANSWER:
+        raise InputError(
+            f"an answer of at most {_LARGEST_ANSWER:.1e} numbers",
+            f"{query.size:.1e} numbers: {query.describe()}",
+            "release fewer columns or values, name fewer labels, or use --mechanism tables",
+        )
     if max(part.largest for part in _parts(query)) * rows >= EXACT:
         raise InputError("a table whose sums stay exact (below 2^53)", "more rows", "release the table in parts")
 
 
-def _each_batch(rows: PrivateRows, answer: Callable[[Reals], Answer]) -> Iterator[Answer]:
+def _each_batch(
+    rows: PrivateRows, answer: Callable[[Reals], Answer], same: _SameTable | None = None
+) -> Iterator[Answer]:
     """Answers in order, a few batches ahead on worker threads; refuses a table that changed since it was counted."""
 
     def one(batch: Reals) -> Answer:
@@ -327,29 +356,37 @@ def _each_batch(rows: PrivateRows, answer: Callable[[Reals], Answer]) -> Iterato
         ahead: deque[Future[Answer]] = deque()
         for batch in rows._for_the_meter():
             seen += len(batch)
+            if same is not None:
+                same.saw(batch)
             ahead.append(pool.submit(one, batch))
             if len(ahead) > workers:
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()
-    if seen != rows.count:
+    if seen != rows.count or (same is not None and not same.done()):
         raise InputError(
-            "the rows counted before the release",
-            "another number while reading again",
+            "the rows seen before the release",
+            "other rows while reading again",
             "the table changed while it was read; keep it still and release again",
         )
 
 
-def _answers(rows: PrivateRows, query: RowMap, calibration: Calibration) -> Iterator[Reals]:
+def _answers(
+    rows: PrivateRows, query: RowMap, calibration: Calibration, same: _SameTable | None = None
+) -> Iterator[Reals]:
     """Exact integers plus integer noise, batch by batch."""
     law, part = calibration.event.noise, calibration.parts[ROWS]
-    return _each_batch(rows, lambda batch: noise.add_noise(law, query.answer(batch), part.steps, query.answer_step))
+    return _each_batch(
+        rows, lambda batch: noise.add_noise(law, query.answer(batch), part.steps, query.answer_step), same
+    )
 
 
-def _summed(rows: PrivateRows, query: Sum, calibration: Calibration) -> dict[str, Reals]:
+def _summed(
+    rows: PrivateRows, query: Sum, calibration: Calibration, same: _SameTable | None = None
+) -> dict[str, Reals]:
     """Exact integer sums over all rows, and then, once, noise. Below 2^53 the order of adding does not matter."""
     total = {part.name: np.zeros(part.shape) for part in query.parts}
-    for answer in _each_batch(rows, query.answer):
+    for answer in _each_batch(rows, query.answer, same):
         for name, value in answer.items():
             if value.shape != total[name].shape:
                 raise RuntimeError("an answer has another shape than its query says")

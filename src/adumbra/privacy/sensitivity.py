@@ -42,8 +42,11 @@ def sensitivity(query: Query, space: Space, neighbours: Neighbours, norm: Norm =
 
     A row map answers row by row, so the number of rows is part of its answer: it refuses `add-remove` by name.
     """
+    if neighbours.unit is Unit.CELL and not isinstance(query, RowMap):
+        # Changing a cell changes a row, so the bound for rows holds for cells. Emptying a cell does not empty the row:
+        # it may be clipped to another, or change its class.
+        neighbours = Neighbours(Unit.ROW, Relation.REPLACE)
     if isinstance(query, Sum):
-        # Changing a cell changes a row, so the bound for rows holds for cells.
         return _SUMS[type(query)](query, space, neighbours.relation, norm) * OUTWARD
     if neighbours.relation is Relation.ADD_REMOVE:
         raise InputError(
@@ -234,12 +237,13 @@ def _rows_and_gram(query: RowsAndGram, space: Space, relation: Relation, norm: N
     row = Neighbours(Unit.ROW, relation)
     if norm == "l1":
         return sensitivity(query.map, space, row, norm) + _gram(query.gram, space, relation, norm)
+    apart = math.hypot(sensitivity(query.map, space, row), _gram(query.gram, space, relation, norm))
     bound = space.reach / GRID
     s = (_operator_norm(query.map.matrix.astype(np.float64)) * query.map.step) ** 2
     w = (query.second * bound) ** 2
     if relation is Relation.ZERO_OUT and not space.has_fallback:
-        return bound * math.sqrt(s + w)
-    return bound * math.sqrt(4 * s if w <= s / 2 else 2 * s + 2 * w + s * s / (2 * w))
+        return min(apart, bound * math.sqrt(s + w))
+    return min(apart, bound * math.sqrt(4 * s if w <= s / 2 else 2 * s + 2 * w + s * s / (2 * w)))
 
 
 def _count(query: Count, space: Space, relation: Relation, norm: Norm) -> float:

@@ -102,7 +102,7 @@ def _gathered(tables: Reals, cells: Cells, members: Integers, count: int) -> Rea
 
 def centred(tables: Reals) -> Reals:
     """Every table is known to sum to 1: the error of its sum is spread over its cells."""
-    return tables + (1.0 - tables.sum(axis=-1, keepdims=True)) / tables.shape[-1]
+    return np.asarray(tables + (1.0 - tables.sum(axis=-1, keepdims=True)) / tables.shape[-1])
 
 
 # ---- noise out of tables
