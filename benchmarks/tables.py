@@ -218,7 +218,9 @@ def one(job: tuple[str, str, str, float, int, bool, int | None]) -> list[dict[st
             return [row | {"model": "majority", "accuracy": share}]
     else:
         started = time.process_time()
-        chosen = build(mechanism, {} if rows is None else {"rows": rows})
+        kind, _, given = mechanism.partition(":")  # moments:narrow=true
+        parameters = dict(part.split("=") for part in given.split(":") if part)
+        chosen = build(kind, parameters | ({} if rows is None else {"rows": rows}))
         release = ad.release(train_frame, schema, chosen, ad.Budget(epsilon, DELTA))
         row["cpu"] = time.process_time() - started
         row["chosen"] = release.card.mechanism

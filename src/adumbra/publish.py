@@ -103,25 +103,24 @@ class Publication:
 
     def _frames(self, draft: Draft) -> Iterator[pl.DataFrame]:
         """At least one frame, so that a release of no rows has columns too."""
-        if draft.columns is None:
-            empty = np.empty((0, len(self._facts.schema.released)))
-            frames = (decode_cells(batch, self._facts.schema) for batch in draft.batches)
-            none = decode_cells(empty, self._facts.schema)
-        else:
-            names = list(draft.columns)
-            frames = (pl.DataFrame(dict(zip(names, batch.T.copy(), strict=True))) for batch in draft.batches)
-            none = pl.DataFrame({name: np.empty(0) for name in names})
+        schema, names = self._facts.schema, draft.columns
         some = False
-        for frame in frames:
+        for batch in draft.batches:
             some = True
-            yield frame
-        if not some:
-            yield none
+            if names is None:
+                yield decode_cells(batch, schema)
+            else:
+                yield pl.DataFrame(dict(zip(names, batch.T.copy(), strict=True)))
+        if not some and names is None:
+            yield decode_cells(np.empty((0, len(schema.released))), schema)
+        elif not some and names is not None:
+            yield pl.DataFrame({name: np.empty(0) for name in names})
 
     def finish(self, draft: Draft, measured: Mapping[str, Calibration]) -> None:
         """Write arrays, card and signature, then rename the folder into place."""
         if draft.arrays:
-            np.savez_compressed(self._folder / MODEL, allow_pickle=False, **draft.arrays)
+            # noise does not compress
+            np.savez(self._folder / MODEL, allow_pickle=False, **draft.arrays)
         card = _card(self._facts, measured, draft.parameters, self.written)
         files = {p.name: sha256(p) for p in sorted(self._folder.iterdir())}
         card = card.model_copy(update={"files": files})

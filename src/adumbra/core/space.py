@@ -101,6 +101,11 @@ class Space:
         """`Block.reach` of each block."""
         return np.array([block.reach for block in self.blocks], dtype=np.float64)
 
+    @cached_property
+    def widths(self) -> NDArray[np.int64]:
+        """Coordinates of each block."""
+        return np.array([block.width for block in self.blocks], dtype=np.int64)
+
     @property
     def width(self) -> int:
         """Number of coordinates."""

@@ -42,6 +42,7 @@ CAPACITY = 1 << 52  # mass of one alias cell
 TOTAL = CELLS * CAPACITY
 REACH = 16  # the bins cover at least this many t
 BITS = 384  # of the proven bounds; the smallest density of a bin is e^-128, about 2^-185
+_CHAIN = BITS + 64
 
 
 def exp_minus(x: Fraction, bits: int = BITS) -> tuple[int, int]:
@@ -72,6 +73,29 @@ def exp_minus(x: Fraction, bits: int = BITS) -> tuple[int, int]:
         high = -(-(high * high) >> precision)
     numerator = 1 << (precision + bits)
     return numerator // high, -(-numerator // low)
+
+
+def _times(one: tuple[int, int], two: tuple[int, int]) -> tuple[int, int]:
+    """Bounds of a product of numbers in [0, 1], rounded outward."""
+    return (one[0] * two[0]) >> _CHAIN, -((-one[1] * two[1]) >> _CHAIN)
+
+
+def _outward(bounds: tuple[Fraction, Fraction]) -> tuple[int, int]:
+    """Bounds in units of 2^-_CHAIN."""
+    return (bounds[0] * (1 << _CHAIN)) // 1, -(-(bounds[1] * (1 << _CHAIN)) // 1)
+
+
+def _chained(count: int, ratio: tuple[int, int], growth: tuple[int, int]) -> list[tuple[int, int]]:
+    """Bounds of 1, r, r (r g), r (r g) (r g^2), ...: each from the one before, so that only one exponential is summed.
+
+    A product loses two units in the last of _CHAIN binary digits; a thousand of them leave BITS good ones.
+    """
+    density = (1 << _CHAIN, 1 << _CHAIN)
+    out: list[tuple[int, int]] = []
+    for _ in range(count):
+        out.append(density)
+        density, ratio = _times(density, ratio), _times(ratio, growth)
+    return out
 
 
 def bit_layout(width_bits: int) -> tuple[dict[str, int], dict[str, int]]:
@@ -197,10 +221,11 @@ class Table:
         blank = np.zeros(CELLS, np.uint64)
         table = cls(t, width_bits, bins, 0, (0,) * CELLS, blank, blank, np.zeros(CELLS))
         used = bins + cls.has_tail
-        starts = [Fraction(cell << width_bits) for cell in range(used)]
-        bounds = [table.density(cell, start) for cell, start in enumerate(starts)]
-        scale = (TOTAL - used) // sum(high for _, high in bounds)
-        weights = [-(-scale * high // 1) for _, high in bounds]
+        bounds = table._start_densities()
+        if cls.has_tail:
+            bounds.append(_outward(table.density(bins, Fraction(table.reach))))
+        scale = ((TOTAL - used) << _CHAIN) // sum(high for _, high in bounds)
+        weights = [-(-scale * high >> _CHAIN) for _, high in bounds]
         weights[0] += TOTAL - sum(weights)  # a heavier bin is still an envelope
         weights += [0] * (CELLS - used)
         table = cls(t, width_bits, bins, scale, tuple(weights), blank, blank, np.zeros(CELLS))
@@ -209,13 +234,17 @@ class Table:
         digits = 64 - width_bits
         lowest = table._far_densities([low for low, _ in bounds])
         for cell, (low, _) in enumerate(bounds):
-            kept = min((lowest[cell] * scale / weights[cell] * (1 << digits)) // 1, (1 << digits) - 1)
+            kept = min((lowest[cell] * scale << digits) // (weights[cell] << _CHAIN), (1 << digits) - 1)
             squeeze[cell] = kept << width_bits
-            height[cell] = float(low * scale / weights[cell])
+            height[cell] = (low * scale) / (weights[cell] << _CHAIN)
         return cls(t, width_bits, bins, scale, tuple(weights), _alias(weights), squeeze, height)
 
-    def _far_densities(self, starts: list[Fraction]) -> list[Fraction]:
-        """Lower bounds of the density at the far end of every cell, from those at its start."""
+    def _start_densities(self) -> list[tuple[int, int]]:
+        """Proven bounds of the density at the start of every bin, in units of 2^-_CHAIN."""
+        raise NotImplementedError
+
+    def _far_densities(self, starts: list[int]) -> list[int]:
+        """Lower bounds of the density at the far end of every cell, from those at its start, in the same units."""
         raise NotImplementedError
 
     def check(self) -> list[str]:
@@ -235,8 +264,13 @@ class GaussianTable(Table):
         """1 / (2 t^2)."""
         return 0.5 / self.t / self.t
 
-    def _far_densities(self, starts: list[Fraction]) -> list[Fraction]:
-        return [*starts[1:], self.density(self.bins - 1, Fraction(self.reach))[0]]
+    def _start_densities(self) -> list[tuple[int, int]]:
+        # exp(-a (c+1)^2) = exp(-a c^2) exp(-a (2c+1)), with a = width^2 / (2 t^2)
+        step = exp_minus(self.exponent(Fraction(self.t), Fraction(1 << self.width_bits)), _CHAIN)
+        return _chained(self.bins, step, _times(step, step))
+
+    def _far_densities(self, starts: list[int]) -> list[int]:
+        return [*starts[1:], _outward(self.density(self.bins - 1, Fraction(self.reach)))[0]]
 
     @staticmethod
     def build(t: float) -> GaussianTable:
@@ -259,9 +293,13 @@ class LaplaceTable(Table):
         """1 / t."""
         return 1.0 / self.t
 
-    def _far_densities(self, starts: list[Fraction]) -> list[Fraction]:
-        fall = self.density(0, self.far_end(0))[0]  # the same ratio in every bin
-        return [start if self._is_tail(cell) else start * fall for cell, start in enumerate(starts)]
+    def _start_densities(self) -> list[tuple[int, int]]:
+        step = exp_minus(self.exponent(Fraction(self.t), Fraction(1 << self.width_bits)), _CHAIN)
+        return _chained(self.bins, step, (1 << _CHAIN, 1 << _CHAIN))
+
+    def _far_densities(self, starts: list[int]) -> list[int]:
+        fall = _outward(self.density(0, self.far_end(0)))[0]  # the same ratio in every bin
+        return [start if self._is_tail(cell) else start * fall >> _CHAIN for cell, start in enumerate(starts)]
 
     @staticmethod
     def build(t: float, bins: int | None = None) -> LaplaceTable:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -15,12 +16,20 @@ from adumbra.core.events import Event
 from adumbra.core.guarantee import Promise
 from adumbra.core.mechanism import Door, Draft, NoisyParts, Query, Reference, Setting
 from adumbra.core.scores import Linear, Lookup, Residuals, Scores
-from adumbra.core.space import Block
 from adumbra.core.sums import Moments, Tables, symmetric
 from adumbra.synthesis.columns import Columns, drawing, in_batches, parse_label, rows_to_draw
 from adumbra.synthesis.decode import ClassTables, Decoder
 from adumbra.synthesis.latent import NoisyMoments, Pilot, class_sizes, fit_pilot, noise_rows, refined
-from adumbra.synthesis.marginals import Marginal, denoised, equal_cells, form_of, mass_cells, sharpened, unit_edges
+from adumbra.synthesis.marginals import (
+    Form,
+    Marginal,
+    denoised,
+    equal_cells,
+    form_of,
+    mass_cells,
+    sharpened,
+    unit_edges,
+)
 from adumbra.synthesis.sized import known_rows, measured_arrays, with_size, with_size_query
 
 __all__ = ["Hybrid"]
@@ -80,16 +89,13 @@ class Hybrid:
 
     def lines(self, setting: Setting) -> Mapping[str, float]:
         """A fifth for tables; the rest for moments, of which the second round gets more the wider the table."""
-        return with_size(setting, self._shares(setting))
+        return with_size(setting, self._resolved(setting)[1])
 
     def queries(self, setting: Setting) -> Mapping[str, Query]:
         """Every look, the later ones with stand-ins for what the earlier ones will have found."""
-        columns = self._columns(setting)
-        shares = self._shares(setting)
-        bins, parts = self._bins(setting, shares)
+        columns, shares, bins, parts = self._resolved(setting)
         cells = equal_cells(columns.features, bins)
-        flat = [_flat(block, cells, j) for j, block in enumerate(columns.features)]
-        pilot, _ = _scores(columns, flat)
+        pilot, _ = _scores(columns, _flat(columns, cells))
         width = pilot.dimension
         identity = Residuals(np.eye(width), columns.groups, np.zeros((columns.classes, width)), 1.0)
         looks: dict[str, Query] = {_TABLES: Tables(cells)}
@@ -124,9 +130,7 @@ class Hybrid:
 
     def run(self, door: Door, setting: Setting) -> Draft:
         """Tables, then moments, then rows."""
-        columns = self._columns(setting)
-        shares = self._shares(setting)
-        bins, parts = self._bins(setting, shares)
+        columns, shares, bins, parts = self._resolved(setting)
         rows = known_rows(door, setting)
         cells = equal_cells(columns.features, bins)
         answers: dict[str, NoisyParts] = {}
@@ -194,6 +198,11 @@ class Hybrid:
     def _columns(self, setting: Setting) -> Columns:
         return Columns.split(setting.space, parse_label(self.label), setting.labels)
 
+    @lru_cache(maxsize=4)  # noqa: B019 - keys are public and few, and plan, outlook and run ask the same
+    def _resolved(self, setting: Setting) -> tuple[Columns, dict[str, float], int, int]:
+        shares = self._shares(setting)
+        return self._columns(setting), shares, *self._bins(setting, shares)
+
     def _shares(self, setting: Setting) -> dict[str, float]:
         columns = self._columns(setting)
         rows = setting.rows or _UNKNOWN_ROWS
@@ -217,10 +226,16 @@ class Hybrid:
         return (10, 8) if room < 100 else (20, 16) if room < 400 else (40, 32)
 
 
-def _flat(block: Block, cells: Cells, index: int) -> Marginal:
-    """The marginal of a column of which nothing is known."""
-    count = cells.counts[index]
-    return Marginal.of(form_of(block), np.full(count, 1.0 / count), unit_edges(cells, index))
+def _flat(columns: Columns, cells: Cells) -> list[Marginal]:
+    """The marginals of columns of which nothing is known; columns alike share one."""
+    made: dict[tuple[Form, int], Marginal] = {}
+    out = []
+    for index, (block, count) in enumerate(zip(columns.features, cells.counts, strict=True)):
+        key = (form_of(block), count)
+        if key not in made:
+            made[key] = Marginal.of(key[0], np.full(count, 1.0 / count), unit_edges(cells, index))
+        out.append(made[key])
+    return out
 
 
 def _positions(marginals: Sequence[Marginal]) -> tuple[list[int], Reals]:
@@ -236,9 +251,8 @@ def _positions(marginals: Sequence[Marginal]) -> tuple[list[int], Reals]:
 
 def _scores(columns: Columns, marginals: Sequence[Marginal] | None) -> tuple[Scores, float]:
     """Scores standardised by the marginals (flat ones, if there are none yet), and their total variance."""
-    cells = equal_cells(columns.features, 10)
     if marginals is None:
-        marginals = [_flat(block, cells, j) for j, block in enumerate(columns.features)]
+        marginals = _flat(columns, equal_cells(columns.features, 10))
     numbers = [j for j, m in enumerate(marginals) if m.form == "number"]
     linear = np.array([marginals[j].linear() for j in numbers]).reshape(-1, 3)
     coordinates = np.array([columns.features[j].start for j in numbers], dtype=np.int64)

@@ -29,7 +29,7 @@ from adumbra.core.events import Event, FreshProjection
 from adumbra.core.guarantee import Promise, Relation, Unit
 from adumbra.core.query import EXACT, RowMap
 from adumbra.core.rows import PrivateRows
-from adumbra.core.space import CATEGORY_STEPS, GRID, HALF, Space
+from adumbra.core.space import GRID, Space
 from adumbra.core.sums import Part, RowsAndGram, Sum
 from adumbra.linalg.lattice_tables import LARGEST_T
 from adumbra.linalg.projections import ROUNDING, gaussian_matrix
@@ -347,7 +347,8 @@ def _each_batch(
     """Answers in order, a few batches ahead on worker threads; refuses a table that changed since it was counted."""
 
     def one(batch: Reals) -> Answer:
-        _check_bounded(batch, rows.space)
+        for piece in _pieces(batch):
+            _check_bounded(piece, rows.space)
         return answer(batch)
 
     workers = noise_threads()
@@ -371,6 +372,12 @@ def _each_batch(
         )
 
 
+def _pieces(batch: Reals) -> Iterator[Reals]:
+    """A batch in pieces of a few megabytes: what is worked out on the way then stays in the cache."""
+    size = max(64, 2**19 // max(batch.shape[1], 1))
+    return (batch[start : start + size] for start in range(0, len(batch), size))
+
+
 def _answers(
     rows: PrivateRows, query: RowMap, calibration: Calibration, same: _SameTable | None = None
 ) -> Iterator[Reals]:
@@ -386,11 +393,12 @@ def _summed(
 ) -> dict[str, Reals]:
     """Exact integer sums over all rows, and then, once, noise. Below 2^53 the order of adding does not matter."""
     total = {part.name: np.zeros(part.shape) for part in query.parts}
-    for answer in _each_batch(rows, query.answer, same):
-        for name, value in answer.items():
-            if value.shape != total[name].shape:
-                raise RuntimeError("an answer has another shape than its query says")
-            total[name] += value
+    for answers in _each_batch(rows, lambda batch: [query.answer(piece) for piece in _pieces(batch)], same):
+        for answer in answers:
+            for name, value in answer.items():
+                if value.shape != total[name].shape:
+                    raise RuntimeError("an answer has another shape than its query says")
+                total[name] += value
     law, out = calibration.event.noise, {}
     for part in query.parts:
         out[part.name] = noise.add_noise(law, total[part.name], calibration.parts[part.name].steps, part.step)
@@ -401,16 +409,14 @@ def _check_bounded(batch: Reals, space: Space) -> None:
     """Refuse to answer on rows that break the bound the noise was calibrated to (a defect, not a user's error)."""
     if batch.shape[1] != space.width or not np.array_equal(batch, np.rint(batch)):
         raise RuntimeError("rows at the door are not on the grid of their space")
-    for block in space.blocks:
-        part = batch[:, block.start : block.stop]
-        if block.kind == "category":
-            outside = bool((part < 0).any() or (part > CATEGORY_STEPS).any()) or bool(
-                (np.count_nonzero(part, axis=1) > 1).any()
-            )
-        else:
-            outside = bool((np.abs(part) > HALF).any())
-        if outside:
-            raise RuntimeError("rows at the door exceed the declared range of a column")
+    outside = bool((np.abs(batch) > np.repeat(space.reaches, space.widths)).any())
+    categories = np.flatnonzero([block.kind == "category" for block in space.blocks])
+    if len(categories) and not outside:
+        filled = np.add.reduceat(batch != 0, space.starts, axis=1, dtype=np.int64)[:, categories]
+        one_hot = np.flatnonzero(np.repeat([block.kind == "category" for block in space.blocks], space.widths))
+        outside = bool((filled > 1).any() or (batch[:, one_hot] < 0).any())
+    if outside:
+        raise RuntimeError("rows at the door exceed the declared range of a column")
     if space.row_bound is not None:
         # squares of grid steps, below 2^32 each: exact in float64 up to two million coordinates
         if space.width * float(GRID) ** 2 >= EXACT:

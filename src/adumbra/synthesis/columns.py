@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from adumbra.core.cells import Cells, Groups, cell_count
 from adumbra.core.errors import InputError
 from adumbra.core.randomness import PublicSeed
-from adumbra.core.space import GRID, HALF, Block, Space
+from adumbra.core.space import Block, Space
 from adumbra.core.validation import at_least
 
-__all__ = ["MOST_CLASSES", "MOST_ROWS", "Columns", "drawing", "in_batches", "level_of", "parse_label", "rows_to_draw"]
+__all__ = ["MOST_CLASSES", "MOST_ROWS", "Columns", "drawing", "in_batches", "parse_label", "rows_to_draw"]
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
@@ -27,7 +27,7 @@ MOST_ROWS = 10**9
 FEWEST_ROWS = 10_000
 """Rows drawn unless the user says otherwise, or as many as the table has. Rows are free: they are draws from a model
 that has already been paid for, and a classifier trained on many of them sees the model rather than its sampling."""
-_BATCH = 2**22  # numbers drawn at a time
+_BATCH = 2**23  # numbers drawn at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,17 +78,17 @@ class Columns:
 
     def written(self, features: dict[str, Reals], group: Integers) -> Reals:
         """Rows as a draft wants them: grid steps of numbers and flags, positions of categories, in schema order."""
-        out = np.empty((len(group), len(self.space.blocks)))
+        out = np.empty((len(self.space.blocks), len(group)))
         labels = None if self.groups is None else self.groups.values_of(group)
         for index, block in enumerate(self.space.blocks):
             if block.column in features:
-                out[:, index] = features[block.column]
+                out[index] = features[block.column]
             elif labels is not None and self.groups is not None:
                 place = self.groups.cells.blocks.index(block)
                 cell = labels[:, place]
                 positions = self.groups.cells.level_positions(place)
-                out[:, index] = cell if positions is None else positions[cell]
-        return out
+                out[index] = cell if positions is None else positions[cell]
+        return out.T
 
 
 def _classes(block: Block) -> int | None:
@@ -134,9 +134,3 @@ def in_batches(rows: int, width: int) -> Iterator[int]:
     while rows > 0:
         yield min(size, rows)
         rows -= size
-
-
-def level_of(positions: Reals, values: Reals) -> Reals:
-    """The nearest of these evenly spaced grid positions."""
-    step = GRID / max(len(positions) - 1, 1)
-    return positions[np.clip(np.rint((values + HALF) / step), 0, len(positions) - 1).astype(np.int64)]

@@ -19,6 +19,7 @@ __all__ = ["ClassTables", "Decoder"]
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
+Draws = NDArray[np.float32]
 _SAMPLE = 2000  # rows that calibration and category offsets look at
 
 
@@ -49,7 +50,7 @@ class Decoder:
         marginals: Sequence[Marginal],
         positions: Sequence[int],
         latent: Latent,
-        sample: Reals,
+        sample: Draws,
         seen: NoisyMoments,
         pilot: Pilot,
         radius: float,
@@ -67,12 +68,12 @@ class Decoder:
             return draft
         sample = sample[:_SAMPLE]
         at = np.array([positions[j] for j in ordered])
-        scores = np.empty_like(sample)
+        scores = np.empty(sample.shape)
         for j, marginal in enumerate(marginals):
             if marginal.form == "values":
                 start = positions[j]
                 scores[:, start : start + marginal.width] = marginal.vectors[draft._category(sample, j)]
-        orders = [np.argsort(sample[:, a], kind="stable") for a in at]
+        orders = [np.argsort(sample[:, a]) for a in at]
         normal = ndtri((np.arange(len(sample)) + 0.5) / len(sample))
         for step in range(3):
             for j, a, order in zip(ordered, at, orders, strict=True):
@@ -88,7 +89,7 @@ class Decoder:
             spread[at] = np.clip(spread[at] * stretch, 0.5, 1.6)
         return draft
 
-    def values(self, latent: Reals, groups: Integers) -> dict[str, Reals]:
+    def values(self, latent: Draws, groups: Integers) -> dict[str, Reals]:
         """Columns of these rows, as `Columns.written` wants them."""
         normal = ndtri((np.arange(len(latent)) + 0.5) / len(latent))
         out = []
@@ -97,14 +98,14 @@ class Decoder:
                 out.append(self._category(latent, j).astype(np.float64))
                 continue
             column = np.empty(len(latent))
-            order = np.argsort(latent[:, a], kind="stable")
+            order = np.argsort(latent[:, a])
             column[order] = marginal.quantile(ndtr(self.spread[a] * normal + self.shift[a]))
             out.append(column)
         if self.by_class is not None:
             self._correct_by_class(out, latent, groups, self.by_class)
         return {block.column: _written(block, column) for block, column in zip(self.blocks, out, strict=True)}
 
-    def _category(self, latent: Reals, j: int, shares: Reals | None = None) -> Integers:
+    def _category(self, latent: Draws, j: int, shares: Reals | None = None) -> Integers:
         """The largest of latent value plus offset, with offsets moved until the shares are met."""
         own = self.marginals[j].shares
         shares = own if shares is None else shares
@@ -116,7 +117,7 @@ class Decoder:
             offset += 0.3 * (shares - found) / np.sqrt(shares * (1 - shares) + 0.01)
         return np.asarray((part + offset).argmax(axis=1))
 
-    def _correct_by_class(self, columns: list[Reals], latent: Reals, groups: Integers, seen: ClassTables) -> None:
+    def _correct_by_class(self, columns: list[Reals], latent: Draws, groups: Integers, seen: ClassTables) -> None:
         """Give every class the distribution its own released tables tell of.
 
         First guess: the class's table among the rows already decoded, so that without evidence nothing changes.
@@ -140,13 +141,13 @@ class Decoder:
                 for j, table in zip(alike_columns, tables, strict=True):
                     columns[j][members] = self._within(int(j), latent[members], table, unit_edges(cells, int(j)))
 
-    def _within(self, j: int, latent: Reals, table: Reals, edges: Reals | None) -> Reals:
+    def _within(self, j: int, latent: Draws, table: Reals, edges: Reals | None) -> Reals:
         """Values of a column whose cells have these shares; inside a cell the distribution of all rows is kept."""
         marginal = self.marginals[j]
         if marginal.form == "values":
             return self._category(latent, j, table).astype(np.float64)
         u = np.empty(len(latent))
-        u[np.argsort(latent[:, self.positions[j]], kind="stable")] = (np.arange(len(latent)) + 0.5) / len(latent)
+        u[np.argsort(latent[:, self.positions[j]])] = (np.arange(len(latent)) + 0.5) / len(latent)
         table = table + 1e-9
         below = np.concatenate([[0.0], np.cumsum(table / table.sum())])
         below[-1] = 1.0

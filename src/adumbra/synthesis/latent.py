@@ -216,14 +216,14 @@ def _unit_variance(shares: Reals, means: Reals, root: Reals, pilot: Pilot) -> La
     return Latent(shares, means * unit, root * unit[:, None], pilot.centre / pilot.scale * unit)
 
 
-def noise_rows(latent: Latent, groups: NDArray[np.int64], generator: np.random.Generator) -> Reals:
+def noise_rows(latent: Latent, groups: NDArray[np.int64], generator: np.random.Generator) -> NDArray[np.float32]:
     """Latent rows of these classes.
 
     The noise is centred within each class and, where there are enough rows, its covariance is made exactly what the
     model says: a table then has the model's moments, not those of one draw from it.
     """
     rows, width = len(groups), latent.means.shape[1]
-    draw = generator.standard_normal((rows, width))
+    draw = generator.standard_normal((rows, width), dtype=np.float32)  # a model's draw needs no more digits
     for group in range(len(latent.shares)):
         members = groups == group
         if np.count_nonzero(members) > 1:
@@ -231,7 +231,9 @@ def noise_rows(latent: Latent, groups: NDArray[np.int64], generator: np.random.G
     root = latent.root
     if rows >= 2 * width:
         root = solve_triangular(np.linalg.cholesky(draw.T @ draw / rows), root.T, lower=True, trans="T").T
-    return np.asarray(draw @ root.T + latent.means[groups])
+    out = draw @ root.T.astype(np.float32)
+    out += latent.means.astype(np.float32)[groups]
+    return out
 
 
 def class_sizes(latent: Latent, rows: int) -> NDArray[np.int64]:
