@@ -1,4 +1,4 @@
-"""What `make demo` runs: release a real table, look at the card, check the folder, ask it questions.
+"""What `make demo` runs: release a real table, look at the card, use the rows, see how good they are, ask distances.
 
     python examples/demo.py OUT
 
@@ -38,10 +38,11 @@ RANGES: dict[str, tuple[float, float]] = {
     for measure, bounds in BOUNDS.items()
 }
 
-EPSILON = "4"
-# A rotation: as many numbers a row as there are encoded coordinates (30 numbers, 2 categories). Means and counts then
-# carry noise only, no projection error; a smaller dimension suits distances better.
-PROJECTION = ["--projection", "orthogonal", "--dimension", "32"]
+# Every fourth row is kept back: how good a release is should be judged on rows that it was not made from.
+HELD_OUT = 4
+# A rotation: as many numbers a row as there are encoded coordinates (30 numbers, 2 categories). Distances then carry
+# noise but no projection error.
+ROTATION = ["--projection", "orthogonal", "--dimension", "32"]
 
 
 def breast_cancer() -> pl.DataFrame:
@@ -53,9 +54,9 @@ def breast_cancer() -> pl.DataFrame:
     return pl.DataFrame(data.data, schema=names).with_columns(pl.Series("diagnosis", diagnosis))
 
 
-def schema_text() -> str:
+def schema_text(rows: int = 569) -> str:
     """The schema the owner would write by hand."""
-    lines = ["[table]", 'name = "breast cancer"', 'unit = "cell"', "rows = 569", ""]
+    lines = ["[table]", 'name = "breast cancer"', f"rows = {rows}", ""]
     for column, (low, high) in RANGES.items():
         lines += [f'[columns."{column}"]', 'kind = "number"', f"low = {low}", f"high = {high}", ""]
     lines += ["[columns.diagnosis]", 'kind = "category"', 'values = ["benign", "malignant"]', 'role = "label"', ""]
@@ -66,13 +67,14 @@ def say(text: str) -> None:
     print(f"\n== {text}\n", flush=True)
 
 
-def adumbra(folder: Path, *arguments: str) -> None:
+def adumbra(folder: Path, *arguments: str, quiet: bool = False) -> None:
     """Show the command, run the installed program in `folder`, stop the demo if it fails."""
     print("$ adumbra " + " ".join(shlex.quote(a) for a in arguments), flush=True)
     beside = Path(sys.executable).with_name("adumbra")
     command = [str(beside)] if beside.exists() else [sys.executable, "-m", "adumbra.cli.main"]
     environment = {k: v for k, v in os.environ.items() if k != "ADUMBRA_LEDGER"}
-    done = subprocess.run([*command, *arguments], cwd=folder, env=environment)
+    output = subprocess.DEVNULL if quiet else None
+    done = subprocess.run([*command, *arguments], cwd=folder, env=environment, stdout=output)
     print(flush=True)
     if done.returncode:
         raise SystemExit(done.returncode)
@@ -81,37 +83,47 @@ def adumbra(folder: Path, *arguments: str) -> None:
 def main() -> None:
     out = Path(sys.argv[1] if len(sys.argv) > 1 else "demo-out")
     out.mkdir(parents=True, exist_ok=True)
-    table = breast_cancer()
+    table = breast_cancer().with_row_index("row")
+    train = table.filter(pl.col("row") % HELD_OUT > 0).drop("row")
+    held_out = table.filter(pl.col("row") % HELD_OUT == 0).drop("row")
 
     say("1. A table and its schema: columns, kinds and ranges from public knowledge")
-    table.write_csv(out / "patients.csv")
-    (out / "patients.toml").write_text(schema_text(), encoding="utf-8")
-    print(f"{out / 'patients.csv'}: {table.height} rows, {table.width} columns")
+    train.write_csv(out / "patients.csv")
+    held_out.write_csv(out / "held-out.csv")
+    (out / "patients.toml").write_text(schema_text(train.height), encoding="utf-8")
+    print(f"{out / 'patients.csv'}: {train.height} rows, {train.width} columns ({held_out.height} rows are kept back)")
     print(f"{out / 'patients.toml'}, which begins:")
-    print("\n".join("    " + line for line in schema_text().splitlines()[:9]))
+    print("\n".join("    " + line for line in schema_text(train.height).splitlines()[:8]))
 
-    options = ["patients.csv", "--schema", "patients.toml", "--epsilon", EPSILON, *PROJECTION]
+    options = ["patients.csv", "--schema", "patients.toml", "--ledger", "ledger.db"]
     say("2. What would it cost, and what would it be good for? (nothing is measured, nothing is charged)")
-    adumbra(out, "plan", *options, "--ledger", "ledger.db")
+    adumbra(out, "plan", *options, "--epsilon", "1")
 
     say("3. Release it: the ledger is charged first, then each number gets its noise. This is the card:")
-    adumbra(out, "release", *options, "--ledger", "ledger.db", "--out", "release")
-
-    say("4. Is the folder the one its card describes?")
+    adumbra(out, "release", *options, "--epsilon", "1", "--out", "release")
     adumbra(out, "verify", "release")
 
-    say("5. What an analyst can ask. Every answer has a standard error; believe value +- 2 of them")
-    adumbra(out, "answer", "release", "count", "--where", "diagnosis=malignant")
-    print(f"   (truth, which the analyst does not have: {(table['diagnosis'] == 'malignant').sum()})\n")
-    adumbra(out, "answer", "release", "mean", "--column", "mean smoothness")
-    print(f"   (truth: {table['mean smoothness'].mean():.4f})\n")
-    adumbra(out, "answer", "release", "distance", "--random", "5")
+    say("4. What an analyst has: a table like the one it was made from, for any tool. No row of it is a person")
+    columns = ["diagnosis", "mean radius", "mean texture", "worst area", "worst concavity"]
+    drawn = pl.read_parquet(out / "release" / "data.parquet")
+    print(drawn.select(columns).head(3))
+    for name, frame in (("released", drawn), ("true, which the analyst does not have", train)):
+        share = (frame["diagnosis"] == "malignant").mean()
+        print(f"{name}: {share:.1%} malignant, mean radius {frame['mean radius'].mean():.2f}")
+
+    say("5. How good is it? The owner's report, on rows that were kept back. It reads the truth: not for publishing")
+    adumbra(out, "evaluate", "release", "--truth", "patients.csv", "--test", "held-out.csv")
+
+    say("6. Another kind of release, for distances between people: one noisy row each, here protecting single cells")
+    cells = ["--mechanism", "dppro", "--unit", "cell", "--epsilon", "4", *ROTATION]
+    adumbra(out, "release", *options, *cells, "--out", "distances", quiet=True)
+    adumbra(out, "answer", "distances", "distance", "--random", "3")
     print("   (one pair of people is mostly noise at this epsilon: that is the promise at work)\n")
 
-    say("6. What has been spent on this table")
+    say("7. What has been spent on this table")
     adumbra(out, "ledger", "show", "--ledger", "ledger.db")
     adumbra(out, "ledger", "check", "--ledger", "ledger.db")
-    print(f"Done. {out / 'release'} may be published; {out / 'ledger.db'} and the table may not.")
+    print(f"Done. {out / 'release'} may be published; {out / 'ledger.db'} and the tables may not.")
 
 
 if __name__ == "__main__":

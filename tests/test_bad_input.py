@@ -19,7 +19,7 @@ from tests.conftest import SCHEMA, TABLE, Home, Result, finished, spawn
 
 Cli = Callable[..., Result]
 SECRET = "Zyzzogeton"
-JOB = ("--schema", "s.toml", "--epsilon", "1")
+JOB = ("--schema", "s.toml", "--epsilon", "1", "--mechanism", "dppro")
 HEADER = TABLE.splitlines()[0]
 
 
@@ -248,6 +248,73 @@ def test_bad_options(cli: Cli, home: Home, words: tuple[str, ...]) -> None:
             continue
         explained(cli(command, "t.csv", *JOB, *more, *words))
         untouched(home)
+
+
+DRAWN = ("auto", "hybrid", "moments", "tables")
+OTHER_MECHANISMS = [
+    *((name, "--label", label) for name in DRAWN for label in ("nobody", "id", "sex,nobody")),
+    *((name, "--rows", rows) for name in DRAWN for rows in ("0", "-5", "1.5", "x", "99999999999999")),
+    *((name, "--unit", "cell") for name in ("hybrid", "moments", "tables", "dprp")),
+    *((name, "--dimension", "4") for name in DRAWN),
+    *(("tables", "--bins", bins) for bins in ("0", "-1", "x", "2.5")),
+    ("moments", "--narrow", "perhaps"),
+    ("moments", "--narrow"),
+    ("auto", "--need", "everything"),
+    ("auto", "--need", "aligned-rows", "--relation", "add-remove"),
+    ("auto", "--unit", "cell", "--relation", "add-remove"),
+    ("dprp", "--relation", "add-remove"),
+    ("dprp", "--label", "sex"),
+    ("dprp", "--rows", "5"),
+    ("dprp", "--reconstruction", "magic"),
+    ("dprp", "--projection", "signs"),
+    ("dprp", "--rank", "7", "--reconstruction", "pseudo-inverse"),  # the encoded row has 6 coordinates
+    ("dprp", "--rank", "0", "--reconstruction", "pseudo-inverse"),
+    ("dprp", "--rank", "3"),
+    ("dprp", "--dimension", "4"),
+    ("dprp", "--ensemble", "2"),
+    ("dprp", "--ensemble", "0", "--projection", "gaussian"),
+    ("dprp", "--dimension", "1025", "--projection", "gaussian"),
+    *(("dprp", "--weight", weight) for weight in ("0", "-1", "nan", "inf", "x")),
+]
+
+
+@pytest.mark.parametrize("words", OTHER_MECHANISMS, ids=" ".join)
+def test_bad_options_of_the_other_mechanisms(cli: Cli, home: Home, words: tuple[str, ...]) -> None:
+    name, *rest = words
+    for command, more in (("plan", ()), ("release", ("--out", "r"))):
+        explained(cli(command, "t.csv", *JOB, "--mechanism", name, *more, *rest))
+        untouched(home)
+
+
+@pytest.mark.parametrize("name", [*DRAWN, "dprp"])
+def test_odd_tables_are_fine_for_every_mechanism(cli: Cli, home: Home, name: str) -> None:
+    """One row, no cell filled in, and numbers at and beyond the end of what a float can hold."""
+    rows = ["1,34,F,yes,alive\n", "1,,,,\n" * 5, "".join(f"1,{cell},{SECRET},{SECRET},{SECRET}\n" for cell in ODD)]
+    for index, text in enumerate(rows):
+        home.write("t.csv", f"{HEADER}\n{text}")
+        result = cli("release", "t.csv", *JOB, "--mechanism", name, "--out", f"r{index}")
+        assert result.code == 0, result.err
+        assert SECRET not in result.out + result.err
+        assert cli("verify", f"r{index}").code == 0
+
+
+@pytest.mark.parametrize("name", ["hybrid", "dprp"])
+def test_distances_of_a_table_in_the_schemas_columns_are_refused(cli: Cli, home: Home, name: str) -> None:
+    """What a release of projected rows answers, another says it cannot, and says what to do instead."""
+    assert cli("release", "t.csv", *JOB, "--mechanism", name, "--out", "r").code == 0
+    for words in (
+        ("distance", "--random", "1"),
+        ("neighbours", "--row", "0"),
+        ("count", "--where", "sex=F"),
+        ("mean", "--column", "age"),
+        ("linear", "--weights", "age=1"),
+        ("moment", "--columns", "age,smoker"),
+        ("reconstruct", "--out", "x.csv"),
+    ):
+        said = explained(cli("answer", "r", *words))
+        assert name in said
+        assert "data.parquet" in said
+    assert not (home.path / "x.csv").exists()
 
 
 def test_pure_epsilon_and_odd_seeds_are_fine(cli: Cli, home: Home) -> None:

@@ -30,6 +30,7 @@ COMMANDS = [
     ("verify",),
     ("mechanisms",),
     ("keygen",),
+    ("evaluate",),
     ("answer",),
     ("ledger",),
     ("ledger", "show"),
@@ -39,11 +40,12 @@ COMMANDS = [
         "distance", "neighbours", "count", "mean", "linear", "moment", "range", "workload", "reconstruct"
     )),
 ]  # fmt: skip
-JOB = ("--schema", "s.toml", "--epsilon", "1")
+DEFAULT = ("--schema", "s.toml", "--epsilon", "1")
+JOB = (*DEFAULT, "--mechanism", "dppro")
 
 
-def release(cli: Cli, out: str, *more: object) -> Result:
-    result = cli("release", "t.csv", *JOB, "--out", out, *more)
+def release(cli: Cli, out: str, *more: object, job: tuple[str, ...] = JOB) -> Result:
+    result = cli("release", "t.csv", *job, "--out", out, *more)
     assert result.code == 0, result.err
     return result
 
@@ -63,8 +65,13 @@ def test_no_command_is_missing_from_the_help_test(cli: Cli) -> None:
         assert set(listed) == tested
 
 
-def test_help_of_a_release_lists_the_mechanisms_options(cli: Cli) -> None:
-    assert "--dimension" in cli("release", "--help").out
+@pytest.mark.parametrize("command", ["release", "plan"])
+def test_help_lists_every_mechanism_with_its_options_and_the_default(cli: Cli, command: str) -> None:
+    out = cli(command, "--help").out
+    for mechanism in json.loads(cli("mechanisms", "--json").out):
+        (line,) = re.findall(rf"^  {mechanism['name']}: (.*)$", out, re.MULTILINE)
+        assert line.split(", ") == [f"--{name.replace('_', '-')}" for name in mechanism["options"]]
+    assert re.search(r"--mechanism.*?default:\s+\(auto\)", out, re.DOTALL)
 
 
 def test_without_a_command_it_shows_help(cli: Cli) -> None:
@@ -111,7 +118,9 @@ def test_a_draft_is_not_accepted_until_it_is_confirmed(cli: Cli, home: Home) -> 
     assert refused.code == 2
     assert home.charges() == 0
     home.write("confirmed.toml", re.sub(r"^# ", "", draft, flags=re.MULTILINE))
-    assert cli("release", "t.csv", "--schema", "confirmed.toml", "--epsilon", "1", "--out", "r").code == 0
+    for mechanism in ("dppro", "auto"):
+        words = ("--schema", "confirmed.toml", "--epsilon", "1", "--mechanism", mechanism, "--out", mechanism)
+        assert cli("release", "t.csv", *words).code == 0
 
 
 def test_a_draft_never_overwrites(cli: Cli, home: Home) -> None:
@@ -275,7 +284,7 @@ def test_every_printed_epsilon_has_its_unit_and_relation(cli: Cli) -> None:
         cli("ledger", "cap", "patients", "--epsilon", "5"),
         cli("ledger", "show"),
     ]
-    refused = cli("release", "t.csv", "--schema", "s.toml", "--epsilon", "9", "--out", "x")
+    refused = cli("release", "t.csv", *JOB, "--epsilon", "9", "--out", "x")
     assert refused.code == 1
     lines = [line for result in printed for line in (result.out + result.err).splitlines()]
     for line in [*lines, refused.err]:  # an error is one statement on three lines
@@ -353,6 +362,91 @@ def test_reconstruct_gives_the_schemas_columns(cli: Cli, home: Home) -> None:
     assert cli("answer", "r", "reconstruct", "--out", "back.xlsx").code == 2
 
 
+# ---- mechanisms that release a table in the schema's own columns
+
+DRAWN = ("auto", "hybrid", "moments", "tables")
+COLUMNS = ["age", "sex", "smoker", "outcome"]
+
+
+@pytest.mark.parametrize("name", [*DRAWN, "dprp"])
+def test_release_plan_verify_and_evaluate_of_each_mechanism(cli: Cli, home: Home, name: str) -> None:
+    more = ("--mechanism", name, "--seed", "public", *(() if name == "dprp" else ("--rows", "60")))
+    planned = json.loads(cli("plan", "t.csv", *DEFAULT, *more, "--json").out)
+    assert home.charges() == 0
+    card = json.loads(release(cli, "r", *more, "--csv", "--json").out)
+    assert card["mechanism"] == planned["mechanism"] != "auto"
+    assert card["rows"] == (6 if name == "dprp" else 60)
+    assert card["table_rows"] == 6
+    noise = {line["line"]: line["sigma"] for line in planned["lines"]}
+    assert {line: found["standard_deviation"] for line, found in card["noise"].items()} == noise
+    assert card["costs"] == planned["costs"]
+    assert home.charges() == len(noise)
+    table = pl.read_parquet(home.path / "r" / "data.parquet")
+    assert table.columns == COLUMNS == pl.read_csv(home.path / "r" / "data.csv").columns
+    assert set(table["outcome"]) <= {"alive", "dead"}
+    assert cli("verify", "r").code == 0
+    report = json.loads(cli("evaluate", "r", "--truth", "t.csv", "--json").out)
+    assert [column["name"] for column in report["columns"]] == COLUMNS
+    assert [label["label"] for label in report["labels"]] == ["outcome"]
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_label_rows_and_a_private_number_of_rows(cli: Cli, home: Home, name: str) -> None:
+    more = ("--mechanism", name, "--label", "sex,smoker", "--rows", "31", "--relation", "add-remove", "--json")
+    planned = json.loads(cli("plan", "t.csv", *DEFAULT, *more).out)
+    assert planned["rows"] is None
+    assert planned["outlook"]["classes"] == "4"
+    assert planned["costs"]["row/add-remove"] <= 1 + 1e-6
+    card = json.loads(release(cli, "r", *more).out)
+    assert (card["rows"], card["table_rows"], card["relation"]) == (31, None, "add-remove")
+    assert card["parameters"]["label"] == ["sex", "smoker"]
+    assert "size" in card["noise"]
+    assert pl.read_parquet(home.path / "r" / "data.parquet").height == 31
+    words = cli("plan", "t.csv", *DEFAULT, *more[:-1]).out
+    assert "a private number of rows" in words
+
+
+@pytest.mark.parametrize(
+    ("more", "chosen", "why"),
+    [
+        ((), "tables", "6 rows are too few"),
+        (("--relation", "add-remove"), None, ""),
+        (("--unit", "cell"), "dppro", "unit cell"),
+        (("--row-bound", "1"), "dppro", "row bound"),
+        (("--need", "aligned-rows"), "dppro", "one released row for each row"),
+    ],
+    ids=str,
+)
+def test_without_a_mechanism_a_public_rule_chooses_and_says_why(
+    cli: Cli, more: tuple[str, ...], chosen: str | None, why: str
+) -> None:
+    facts = json.loads(cli("plan", "t.csv", *DEFAULT, *more, "--json").out)
+    assert facts["mechanism"] in ({chosen} if chosen else set(DRAWN) - {"auto"})
+    assert facts["choice"]
+    assert why in facts["choice"]
+    for out in (cli("plan", "t.csv", *DEFAULT, *more).out, release(cli, "r", *more, job=DEFAULT).out):
+        assert facts["choice"] in out
+        assert re.search(rf"mechanism\W+{facts['mechanism']}:", out)
+    asked = json.loads(cli("plan", "t.csv", *DEFAULT, *more, "--mechanism", "auto", "--json").out)
+    assert (asked["mechanism"], asked["choice"]) == (facts["mechanism"], facts["choice"])
+    assert json.loads(cli("plan", "t.csv", *JOB, "--json").out)["choice"] is None
+
+
+def test_the_rule_looks_at_no_value(cli: Cli, home: Home) -> None:
+    home.write("other.csv", "id,age,sex,smoker,outcome\n" + "9,1e308,nobody,?,\n" * 6)
+    for name in (*DRAWN, "dprp"):
+        more = ("--mechanism", name, "--seed", "public", "--name", "x", "--json")
+        plans = [cli("plan", table, *DEFAULT, *more) for table in ("t.csv", "other.csv")]
+        assert plans[0] == plans[1]
+        assert plans[0].code == 0
+
+
+def test_a_flag_of_a_mechanism_takes_a_word(cli: Cli) -> None:
+    for word, wanted in (("true", True), ("false", False)):
+        more = ("--mechanism", "moments", "--narrow", word, "--rows", "20", "--json")
+        assert json.loads(release(cli, word, *more).out)["parameters"]["narrow"] is wanted
+
+
 # ---- ledger, mechanisms
 
 
@@ -389,7 +483,7 @@ def test_the_ledger_is_found_by_option_then_environment(cli: Cli, home: Home, mo
 
 def test_mechanisms(cli: Cli) -> None:
     found = json.loads(cli("mechanisms", "--json").out)
-    assert "dppro" in [m["name"] for m in found]
+    assert [m["name"] for m in found] == ["auto", "dppro", "dprp", "hybrid", "moments", "tables"]
     for mechanism in found:
         assert {"name", "units", "relations", "guarantee", "releases", "references"} <= set(mechanism)
         assert mechanism["name"] in cli("mechanisms").out
@@ -435,7 +529,13 @@ def test_a_real_table(cli: Cli, home: Home, shared_data: Path) -> None:
     assert cli("schema", table, "--out", "draft.toml").code == 0
     draft = (home.path / "draft.toml").read_text()
     home.write("real.toml", re.sub(r"^# ", "", draft, flags=re.MULTILINE))
-    result = cli("release", table, "--schema", "real.toml", "--epsilon", "4", "--out", "r", "--json")
+    words = ("--schema", "real.toml", "--epsilon", "4", "--json")
+    result = cli("release", table, *words, "--mechanism", "dppro", "--out", "r")
     assert result.code == 0, result.err
     assert json.loads(result.out)["rows"] == 569
     assert cli("verify", "r").code == 0
+    drawn = cli("release", table, *words, "--rows", "700", "--out", "drawn")
+    assert drawn.code == 0, drawn.err
+    card = json.loads(drawn.out)
+    assert (card["rows"], card["table_rows"]) == (700, 569)
+    assert pl.read_parquet(home.path / "drawn" / "data.parquet").columns == pl.read_csv(table, n_rows=1).columns

@@ -18,7 +18,7 @@ from adumbra.privacy.ledger import Ledger
 from tests.conftest import TABLE, Home, Result, finished, spawn
 
 Cli = Callable[..., Result]
-JOB = ("release", "t.csv", "--schema", "s.toml", "--epsilon", "1")
+JOB = ("release", "t.csv", "--schema", "s.toml", "--epsilon", "1", "--mechanism", "dppro")
 
 # Where the process dies, and whether the charge must be there afterwards.
 POINTS = {
@@ -62,6 +62,17 @@ def test_killed_at_any_point(cli: Cli, home: Home, point: str) -> None:
     assert home.charges() == POINTS[point] + 1
     # what the killed process could not remove, the next one to the same place did
     assert [name for name in home.leftovers() if "partial" in name] == []
+
+
+@pytest.mark.parametrize("point", ["ledger-before-commit", "ledger-after-commit", "charged", "measured a batch"])
+def test_several_looks_are_charged_together_or_not_at_all(home: Home, point: str) -> None:
+    killed = finished(spawn(home, *JOB, "--mechanism", "hybrid", "--out", "r", ADUMBRA_TEST_KILL_AT=point))
+    assert killed.code == -signal.SIGKILL
+    is_sound(home)
+    entries = Ledger(home.ledger).entries() if home.ledger.exists() else []
+    lines = [entry.body["line"] for entry in entries if entry.kind == "charge"]
+    assert lines == (["tables", "moments", "moments of residuals"] if POINTS[point] else [])
+    assert not (home.path / "r").exists()
 
 
 def test_a_living_neighbour_is_not_tidied_away(cli: Cli, home: Home) -> None:

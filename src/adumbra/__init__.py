@@ -27,9 +27,12 @@ if TYPE_CHECKING:
     from adumbra.core.schema import Schema as Schema
     from adumbra.evaluate.report import Evaluation as Evaluation
     from adumbra.evaluate.report import evaluate_release as evaluate_release
+    from adumbra.mechanisms.auto import Auto as Auto
     from adumbra.mechanisms.dppro import DPPro as DPPro
     from adumbra.mechanisms.dprp import DPRP as DPRP
+    from adumbra.mechanisms.hybrid import Hybrid as Hybrid
     from adumbra.mechanisms.moments import Moments as Moments
+    from adumbra.mechanisms.tables import Tables as Tables
     from adumbra.privacy.ledger import Ledger as Ledger
 
 __version__ = "0.1.0"
@@ -54,9 +57,12 @@ _HOMES = {
     "Schema": "core.schema",
     "Evaluation": "evaluate.report",
     "evaluate_release": "evaluate.report",
+    "Auto": "mechanisms.auto",
     "DPPro": "mechanisms.dppro",
     "DPRP": "mechanisms.dprp",
+    "Hybrid": "mechanisms.hybrid",
     "Moments": "mechanisms.moments",
+    "Tables": "mechanisms.tables",
     "Ledger": "privacy.ledger",
 }
 

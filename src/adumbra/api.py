@@ -8,7 +8,7 @@ from typing import Any
 from adumbra import pipeline
 from adumbra.answer.release import Release
 from adumbra.core.guarantee import Budget
-from adumbra.core.mechanism import Mechanism
+from adumbra.core.mechanism import Chooser, Mechanism
 from adumbra.core.randomness import PublicSeed
 from adumbra.core.release import read_signing_key
 from adumbra.core.schema import Schema
@@ -21,7 +21,7 @@ __all__ = ["plan", "release"]
 def release(
     table: Any,
     schema: Schema | str | Path,
-    mechanism: Mechanism,
+    mechanism: Mechanism | Chooser,
     budget: Budget,
     *,
     ledger: Ledger | None = None,
@@ -39,7 +39,8 @@ def release(
 
     Edge cases: bad input raises `InputError` and spends nothing; a full budget raises `Refused` and spends nothing.
     `table` is a pandas, polars or pyarrow frame or a path; `release.table` comes back in the same library. `out`
-    writes the folder at once, otherwise `Release.save` does.
+    writes the folder at once, otherwise `Release.save` does. A `mechanism` that chooses (`Auto`) does so from public
+    facts, before anything is charged; the card names the mechanism it chose and says why.
 
     >>> import polars as pl
     >>> schema = Schema.from_dict({"columns": {"age": {"kind": "number", "low": 0, "high": 110}}})
@@ -65,7 +66,7 @@ def release(
 def plan(
     table: Any,
     schema: Schema | str | Path,
-    mechanism: Mechanism,
+    mechanism: Mechanism | Chooser,
     budget: Budget,
     *,
     seed: PublicSeed | None = None,
@@ -81,7 +82,7 @@ def plan(
 def _job(
     table: Any,
     schema: Schema | str | Path,
-    mechanism: Mechanism,
+    mechanism: Mechanism | Chooser,
     budget: Budget,
     seed: PublicSeed | None,
     row_bound: float | None,

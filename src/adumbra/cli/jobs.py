@@ -30,7 +30,8 @@ class MechanismCommand(TyperCommand):
         from adumbra.mechanisms.catalogue import catalogue, options
 
         found = [f"{name}: {', '.join('--' + key.replace('_', '-') for key in options(name))}" for name in catalogue()]
-        self.epilog = f"Options of a mechanism: {'; '.join(found)}"
+        # the mark keeps one mechanism a line
+        self.epilog = "\n".join(["\b", "Options of each mechanism, as --name value:", *found])
         super().format_epilog(ctx, formatter)
 
 
@@ -45,7 +46,10 @@ SchemaOption = Annotated[Path, typer.Option(help="schema.toml: columns, ranges, 
 EpsilonOption = Annotated[float, typer.Option(help="privacy loss allowed, for example 1.0")]
 DeltaOption = Annotated[float, typer.Option(help="what epsilon leaves out; well below 1/rows; 0 asks for pure epsilon")]
 MechanismOption = Annotated[
-    str | None, typer.Option(help="which mechanism; see adumbra mechanisms", show_default="dppro")
+    str | None,
+    typer.Option(
+        help="which mechanism; auto chooses by the table's shape; see adumbra mechanisms", show_default="auto"
+    ),
 ]
 UnitOption = Annotated[
     Unit | None,
@@ -59,10 +63,14 @@ BoundOption = Annotated[
 ]
 SeedOption = Annotated[
     str | None,
-    typer.Option(help="public seed of the projection; left out, the operating system gives a fresh one"),
+    typer.Option(help="public seed of projections and drawn rows, never of noise; left out, a fresh one"),
 ]
-LabelOption = Annotated[str | None, typer.Option(help="column to treat as the label")]
-RowsOption = Annotated[int | None, typer.Option(help="rows to release (mechanisms that sample rows)")]
+LabelOption = Annotated[
+    str | None, typer.Option(help="column to predict, or several with commas; default: the labels of the schema")
+]
+RowsOption = Annotated[
+    int | None, typer.Option(help="rows to draw; default: as many as the table has, at least 10,000")
+]
 DelimiterOption = Annotated[str | None, typer.Option(help="field separator of a text table, for example ';'")]
 NameOption = Annotated[str | None, typer.Option(help="the table's name in the ledger; default: schema, then file")]
 JsonOption = Annotated[bool, typer.Option("--json", help="machine-readable output")]

@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from adumbra.core.guarantee import Relation, Unit
+from adumbra.core.guarantee import Unit
 from adumbra.core.mechanism import Mechanism, Reference, Setting
-from adumbra.core.sums import Tables as TablesQuery
 from adumbra.core.validation import one_of
 from adumbra.mechanisms.dppro import DPPro
 from adumbra.mechanisms.hybrid import Hybrid
-from adumbra.mechanisms.moments import Moments
 from adumbra.mechanisms.tables import Tables
 from adumbra.synthesis.columns import Columns, parse_label, rows_to_draw
-from adumbra.synthesis.marginals import equal_cells, form_of
 
 __all__ = ["Auto"]
 

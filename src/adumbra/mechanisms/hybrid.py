@@ -17,6 +17,7 @@ from adumbra.core.guarantee import Promise
 from adumbra.core.mechanism import Door, Draft, NoisyParts, Query, Reference, Setting
 from adumbra.core.scores import Linear, Lookup, Residuals, Scores
 from adumbra.core.sums import Moments, Tables, symmetric
+from adumbra.core.validation import one_of
 from adumbra.synthesis.columns import Columns, drawing, in_batches, parse_label, rows_to_draw
 from adumbra.synthesis.decode import ClassTables, Decoder
 from adumbra.synthesis.latent import NoisyMoments, Pilot, class_sizes, fit_pilot, noise_rows, refined
@@ -36,8 +37,8 @@ __all__ = ["Hybrid"]
 
 Reals = NDArray[np.float64]
 _TABLES, _CLASS_TABLES, _PILOT, _RESIDUALS = "tables", "class tables", "moments", "moments of residuals"
-_TABLE_SHARE = 0.2
-"""Share of the budget for all tables together."""
+_TABLE_SHARE = {"model": 0.2, "correlations": 0.2, "marginals": 0.5}
+"""Share of the budget for all tables together, by need."""
 _CLASS_TABLES_FROM = 200.0
 """Tables by class are taken where a cell's noise is below rows / (classes * this): before, they would be noise."""
 _PILOT_WEIGHT, _RESIDUAL_WEIGHT = 0.6, 0.7
@@ -53,10 +54,13 @@ class Hybrid:
 
     * `label`: the column whose classes get their own means (several: each combination); default: the schema's labels.
     * `rows`: rows to draw; default: as many as the table has, at least 10,000.
+    * `need`: what matters most: model (a classifier trained on the rows), correlations, or marginals. It moves budget
+      between tables and moments, and decides how cautiously directions are kept.
     """
 
     label: str | tuple[str, ...] = ()
     rows: int | None = None
+    need: str = "model"
 
     name: ClassVar[str] = "hybrid"
     title: ClassVar[str] = "tables for the columns, moments for how they hang together, then sampled"
@@ -86,6 +90,7 @@ class Hybrid:
     def __post_init__(self) -> None:
         object.__setattr__(self, "label", parse_label(self.label))
         rows_to_draw(self.rows, 0)
+        one_of(tuple(_TABLE_SHARE), need=self.need)
 
     def lines(self, setting: Setting) -> Mapping[str, float]:
         """A fifth for tables; the rest for moments, of which the second round gets more the wider the table."""
@@ -149,11 +154,12 @@ class Hybrid:
         answers[_PILOT] = noisy = door.measure(_PILOT, _moments(columns, scores, _PILOT_WEIGHT))
         first = _read(noisy, scores.radius, rows)
         positions, variances = _positions(marginals)
-        pilot = fit_pilot(first, variances)
+        cautious = self.need == "model"
+        pilot = fit_pilot(first, variances, cautious)
         residuals = _residuals(columns, pilot, scores.radius)
         query = _moments(columns, _with_residuals(scores, residuals), _RESIDUAL_WEIGHT)
         answers[_RESIDUALS] = noisy = door.measure(_RESIDUALS, query)
-        latent = refined(first, _read(noisy, residuals.radius, rows), pilot)
+        latent = refined(first, _read(noisy, residuals.radius, rows), pilot, cautious)
         generator = drawing(setting.seed, "hybrid")
         drawn = rows_to_draw(self.rows, rows)
         sample = np.repeat(np.arange(columns.classes), class_sizes(latent, 2000))
@@ -186,6 +192,7 @@ class Hybrid:
             parameters={
                 "label": list(parse_label(self.label)),
                 "classes": columns.classes,
+                "need": self.need,
                 "cells": bins,
                 "predicted_error": {
                     # half the sum over cells of the mean size of the noise, before smoothing
@@ -208,14 +215,17 @@ class Hybrid:
         rows = setting.rows or _UNKNOWN_ROWS
         noise = setting.preview(1.0, Tables(equal_cells(columns.features, 10)))
         by_class = rows / (noise * columns.classes) >= _CLASS_TABLES_FROM
-        rest = 1.0 - _TABLE_SHARE
+        for_tables = _TABLE_SHARE[self.need]
+        rest = 1.0 - for_tables
         scores, _ = _scores(columns, None)
         width = scores.dimension
         # how clear class means are in the first round: semeion 2, digits 5, HAR 15 at epsilon 1
         moments = setting.preview(rest, _moments(columns, scores, _PILOT_WEIGHT))
         clarity = rows * math.sqrt(2.0) / (moments * columns.classes * math.sqrt(width))
-        part = max((0.2 + 0.4 * min(1.0, width / 200)) * min(1.0, clarity / 15), 0.05)
-        tables = {_TABLES: _TABLE_SHARE / 2, _CLASS_TABLES: _TABLE_SHARE / 2} if by_class else {_TABLES: _TABLE_SHARE}
+        part = 0.05
+        if self.need == "model":
+            part = max((0.2 + 0.4 * min(1.0, width / 200)) * min(1.0, clarity / 15), part)
+        tables = {_TABLES: for_tables / 2, _CLASS_TABLES: for_tables / 2} if by_class else {_TABLES: for_tables}
         return tables | {_PILOT: rest * (1 - part), _RESIDUALS: rest * part}
 
     def _bins(self, setting: Setting, shares: Mapping[str, float]) -> tuple[int, int]:

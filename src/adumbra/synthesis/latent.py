@@ -20,7 +20,7 @@ from scipy.linalg import solve_triangular
 from adumbra.linalg.simplex import apportion
 from adumbra.synthesis.gaussian import class_counts
 
-__all__ = ["Latent", "NoisyMoments", "Pilot", "fit_pilot", "noise_rows", "pilot_alone", "refined"]
+__all__ = ["Latent", "NoisyMoments", "Pilot", "class_sizes", "fit_pilot", "noise_rows", "refined"]
 
 Reals = NDArray[np.float64]
 
@@ -78,11 +78,22 @@ class Latent:
     """Where the mean of each column lies, in its standard deviations, seen from the tables' mean."""
 
 
-def _spikes(noisy: Reals, sd: float) -> Reals:
-    """The part above the noise, shrunk so that the squared error is least (spikes in symmetric Gaussian noise)."""
+def _above(values: Reals, edge: Reals | float, cautious: bool) -> Reals:
+    """How much of eigenvalues (as deviations) is real, where those of noise alone reach up to `edge`.
+
+    sqrt(y^2 - e^2) makes the squared error of the matrix least. Its inverse, which a classifier works with, suffers
+    more from a direction that is kept by mistake: the geometric mean with the soft threshold y - e is the cautious one.
+    """
+    size = np.abs(values)
+    soft = np.maximum(size - edge, 0.0)
+    least_squares = np.sqrt(soft * (size + edge))
+    return np.asarray(np.sign(values) * (np.sqrt(soft * least_squares) if cautious else least_squares))
+
+
+def _spikes(noisy: Reals, sd: float, cautious: bool) -> Reals:
+    """The part of a covariance that stands out from symmetric noise."""
     values, vectors = np.linalg.eigh(noisy)
-    above = values - max(float(np.median(values)), 0.0)
-    real = np.sqrt(np.maximum(above**2 - 4 * sd**2 * len(values), 0.0)) * (above > 0)
+    real = _above(values - max(float(np.median(values)), 0.0), 2 * sd * np.sqrt(len(values)), cautious)
     kept = real > 0
     return np.asarray((vectors[:, kept] * real[kept]) @ vectors[:, kept].T)
 
@@ -105,7 +116,7 @@ def _wiener_factors(squares: Reals, prior: Reals, noise: Reals, reference: float
     return out
 
 
-def fit_pilot(seen: NoisyMoments, variances: Reals) -> Pilot:
+def fit_pilot(seen: NoisyMoments, variances: Reals, cautious: bool) -> Pilot:
     """Centre, scales, class means and covariance from one round; `variances` are what the tables say of each score."""
     classes, width = seen.sums.shape
     counts = class_counts(seen.counts, seen.count_sd, seen.rows)
@@ -114,7 +125,7 @@ def fit_pilot(seen: NoisyMoments, variances: Reals) -> Pilot:
     noise = width * classes * (seen.sum_sd / seen.rows) ** 2
     centre = centre * max(0.0, 1.0 - noise / max(float((centre**2).sum()), 1e-300))
     total = seen.second - np.outer(centre, centre)
-    low_rank = _spikes(total, seen.second_sd)
+    low_rank = _spikes(total, seen.second_sd, cautious)
     # column variances: the tables' times what the cut to the ball left, moved by as much as the diagonal tells
     left = max(float(np.trace(total)) / float(variances.sum()), 0.05)
     ratio = np.diag(total) / (left * variances)
@@ -148,13 +159,7 @@ def fit_pilot(seen: NoisyMoments, variances: Reals) -> Pilot:
     )
 
 
-def pilot_alone(seen: NoisyMoments, pilot: Pilot) -> Latent:
-    """The model of the first round only."""
-    counts = class_counts(seen.counts, seen.count_sd, seen.rows)
-    return _unit_variance(counts / counts.sum(), pilot.means, pilot.basis * pilot.spread, pilot)
-
-
-def refined(first: NoisyMoments, second: NoisyMoments, pilot: Pilot) -> Latent:
+def refined(first: NoisyMoments, second: NoisyMoments, pilot: Pilot, cautious: bool) -> Latent:
     """The model of both rounds. Works in the pilot's coordinates, where the pilot's covariance is the identity."""
     classes, width = first.sums.shape
     precision = 1 / first.count_sd**2 + 1 / second.count_sd**2
@@ -177,8 +182,8 @@ def refined(first: NoisyMoments, second: NoisyMoments, pilot: Pilot) -> Latent:
     covariance = (covariance * first_variance + from_first * second_variance) / both
     values, vectors = np.linalg.eigh(covariance - np.eye(width))
     # the noise differs from entry to entry: its edge along a direction is that of the rows the direction touches
-    edge = 4 * ((vectors**2).T @ (first_variance * second_variance / both).sum(axis=1))
-    real = 1 + np.sign(values) * np.sqrt(np.maximum(values**2 - edge, 0.0))
+    edge = 2 * np.sqrt((vectors**2).T @ (first_variance * second_variance / both).sum(axis=1))
+    real = 1 + _above(values, edge, cautious)
     # Rows carry what is not known of the means: a classifier then trusts badly known directions less.
     within = (vectors * np.maximum(real, _REFINED_FLOOR)) @ vectors.T + uncertainty
     return _unit_variance(shares, means, from_white @ np.linalg.cholesky(within), pilot)
