@@ -189,6 +189,45 @@ def test_every_option_of_a_mechanism_is_documented():
             assert f"`--{option.replace('_', '-')}`" in page, f"docs/mechanisms/{name}.md: --{option}"
 
 
+def test_pages_of_mechanisms_state_the_units_and_relations_of_the_code():
+    from adumbra.mechanisms.catalogue import catalogue
+
+    for name, mechanism in catalogue().items():
+        if hasattr(mechanism, "run"):  # auto has those of what it picks
+            ((units, relations),) = re.findall(
+                r"^Units: (.*?)\. Relations: ([^(.]*)", text(f"docs/mechanisms/{name}.md"), re.MULTILINE
+            )
+            assert re.findall(r"`(.*?)`", units) == list(mechanism.units), name
+            assert re.findall(r"`(.*?)`", relations) == list(mechanism.relations), name
+
+
+def test_every_mechanism_is_shown_to_a_newcomer():
+    """README and index link each page; the page on Python shows each class with its options in their order."""
+    from adumbra.mechanisms.catalogue import catalogue, options
+
+    for name, mechanism in catalogue().items():
+        assert f"(docs/mechanisms/{name}.md)" in text("README.md")
+        assert f"(mechanisms/{name}.md)" in text("docs/index.md")
+        assert f"`ad.{mechanism.__name__}({', '.join(options(name))})`" in text("docs/python.md")
+
+
+def test_the_card_of_the_readme_is_the_one_the_demo_prints(home):
+    """Every number of the quoted card, but those that differ from run to run, follows from the demo's plan."""
+    demo = example("demo")
+    table = demo.breast_cancer().with_row_index("row")
+    train = table.filter(table["row"] % demo.HELD_OUT > 0).drop("row")
+    schema = adumbra.Schema.from_dict(tomllib.loads(demo.schema_text(train.height)))
+    card = adumbra.release(train, schema, adumbra.Auto(), adumbra.Budget(1.0)).card
+    from adumbra.card_text import card_markdown
+
+    printed = " ".join(re.sub(r"^> ?", "", card_markdown(card), flags=re.MULTILINE).split())
+    quoted = [line.removeprefix("> ") for line in text("README.md").splitlines() if line.startswith("> ")]
+    words = " ".join(line for line in quoted if not line.startswith(("|", "#")))
+    for part in [*words.split("[...]"), *(line.split("[...]")[0] for line in quoted if line.startswith("| "))]:
+        if part.strip(" |"):
+            assert " ".join(part.split()) in printed, f"README quotes what the card does not say: {part}"
+
+
 def example(name: str):
     """An example as a module; examples find each other by folder, as when they are run."""
     sys.path.insert(0, str(ROOT / "examples"))

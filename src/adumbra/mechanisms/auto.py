@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 from adumbra.core.guarantee import Unit
 from adumbra.core.mechanism import Mechanism, Reference, Setting
+from adumbra.core.sums import Tables as TablesQuery
 from adumbra.core.validation import one_of
 from adumbra.mechanisms.dppro import DPPro
 from adumbra.mechanisms.hybrid import Hybrid
+from adumbra.mechanisms.moments import Moments
 from adumbra.mechanisms.tables import Tables
 from adumbra.synthesis.columns import Columns, parse_label, rows_to_draw
+from adumbra.synthesis.marginals import equal_cells, form_of
 
 __all__ = ["Auto"]
 
 _NEEDS = ("model", "correlations", "marginals", "aligned-rows")
 _FEW_ROWS = 150
+_SMALL = 1000
+_CLEAR = 15.0
 _UNKNOWN_ROWS = 1000
 
 
@@ -64,9 +70,32 @@ class Auto:
     def _drawing(self, setting: Setting) -> tuple[Mechanism, str]:
         columns = Columns.split(setting.space, parse_label(self.label), setting.labels)
         rows = setting.rows or _UNKNOWN_ROWS
-        if rows < _FEW_ROWS and columns.groups is not None:
-            return (
-                Tables(self.label, self.rows),
-                f"{rows} rows are too few for correlations: tables of the label with each column are all they can bear",
-            )
-        return Hybrid(self.label, self.rows), "tables for the columns and moments for how they hang together"
+        named = sum(form_of(block) == "values" for block in columns.features)
+        mostly_named = 2 * named > len(columns.features)
+        if self.need == "model" and columns.groups is not None:
+            if rows < _FEW_ROWS and mostly_named:
+                return Tables(self.label, self.rows), (
+                    f"fewer than {_FEW_ROWS} rows, mostly categories: tables of the label with each column are all "
+                    "they can bear"
+                )
+            clarity = _clarity(setting, columns, rows)
+            if rows < _SMALL and clarity < _CLEAR and not mostly_named:
+                return Moments(self.label, self.rows, narrow=True), (
+                    f"a small table of numbers, whose class means stand out {clarity:.2g} times from their noise "
+                    f"(below {_CLEAR:g}): moments spend nothing on the shapes of columns"
+                )
+        need = self.need if self.need != "model" or columns.groups is not None else "correlations"
+        reasons = {
+            "model": "tables for the columns, moments for how classes differ and columns hang together",
+            "correlations": "tables and moments, with nearly all of the budget on one second moment",
+            "marginals": "tables and moments, with half of the budget on the tables",
+        }
+        return Hybrid(self.label, self.rows, need), reasons[need]
+
+
+def _clarity(setting: Setting, columns: Columns, rows: float) -> float:
+    """Rows a class over the noise of a class mean, all coordinates together (in standard deviations of a column)."""
+    noise = setting.preview(1.0, TablesQuery(equal_cells(columns.features, 10)))
+    mu = math.sqrt(2.0 * len(columns.features)) / noise
+    width = sum(block.width if form_of(block) == "values" else 1 for block in columns.features)
+    return rows * mu * math.sqrt(0.8 / width) / columns.classes
