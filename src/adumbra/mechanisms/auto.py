@@ -33,7 +33,7 @@ class Auto:
     * `need`: what the release is for: model (train one on it), correlations, marginals, or aligned-rows (one released
       row for each row of the table).
     * `label`: the column to predict (several: each combination); default: the schema's labels.
-    * `rows`: rows to draw; default: as many as the table has, at least 10,000.
+    * `rows`: rows to draw; default: as many as the table has, at least 40,000 (10,000 if it is wide).
     """
 
     need: str = "model"
@@ -55,7 +55,7 @@ class Auto:
     def __post_init__(self) -> None:
         one_of(_NEEDS, need=self.need)
         object.__setattr__(self, "label", parse_label(self.label))
-        rows_to_draw(self.rows, 0)
+        rows_to_draw(self.rows, 0, 1)
 
     def choose(self, setting: Setting) -> tuple[Mechanism, str]:
         """The mechanism, and why, in a sentence."""

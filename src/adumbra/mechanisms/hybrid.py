@@ -53,7 +53,7 @@ class Hybrid:
     """Parameters, all public.
 
     * `label`: the column whose classes get their own means (several: each combination); default: the schema's labels.
-    * `rows`: rows to draw; default: as many as the table has, at least 10,000.
+    * `rows`: rows to draw; default: as many as the table has, at least 40,000 (10,000 if it is wide).
     * `need`: what matters most: model (a classifier trained on the rows), correlations, or marginals. It moves budget
       between tables and moments, and decides how cautiously directions are kept.
     """
@@ -89,7 +89,7 @@ class Hybrid:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "label", parse_label(self.label))
-        rows_to_draw(self.rows, 0)
+        rows_to_draw(self.rows, 0, 1)
         one_of(tuple(_TABLE_SHARE), need=self.need)
 
     def lines(self, setting: Setting) -> Mapping[str, float]:
@@ -112,7 +112,7 @@ class Hybrid:
 
     def size(self, setting: Setting) -> tuple[int, int]:
         """Rows drawn, and columns."""
-        return rows_to_draw(self.rows, setting.rows or 0), len(setting.space.blocks)
+        return rows_to_draw(self.rows, setting.rows or 0, len(setting.space.blocks)), len(setting.space.blocks)
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """The noise on shares and on correlations, beside what they are."""
@@ -161,7 +161,7 @@ class Hybrid:
         answers[_RESIDUALS] = noisy = door.measure(_RESIDUALS, query)
         latent = refined(first, _read(noisy, residuals.radius, rows), pilot, cautious)
         generator = drawing(setting.seed, "hybrid")
-        drawn = rows_to_draw(self.rows, rows)
+        drawn = rows_to_draw(self.rows, rows, len(setting.space.blocks))
         sample = np.repeat(np.arange(columns.classes), class_sizes(latent, 2000))
         decoder = Decoder.calibrated(
             columns.features,

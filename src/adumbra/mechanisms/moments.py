@@ -39,7 +39,7 @@ class Moments:
     """Parameters, all public.
 
     * `label`: the column whose classes get their own means (several: each combination); default: the schema's labels.
-    * `rows`: rows to draw; default: as many as the table has, at least 10,000.
+    * `rows`: rows to draw; default: as many as the table has, at least 40,000 (10,000 if it is wide).
     * `narrow`: leave columns narrower by what the cut to the ball took. Fewer drawn values then fall outside their
       range, which helps a model trained on them; means, spreads and shares of columns are worse.
     """
@@ -76,7 +76,7 @@ class Moments:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "label", parse_label(self.label))
-        rows_to_draw(self.rows, 0)
+        rows_to_draw(self.rows, 0, 1)
 
     def lines(self, setting: Setting) -> Mapping[str, float]:
         """A fifth of the budget for centre and scale, the rest for the moments."""
@@ -92,7 +92,7 @@ class Moments:
 
     def size(self, setting: Setting) -> tuple[int, int]:
         """Rows drawn, and columns."""
-        return rows_to_draw(self.rows, setting.rows or 0), len(setting.space.blocks)
+        return rows_to_draw(self.rows, setting.rows or 0, len(setting.space.blocks)), len(setting.space.blocks)
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """How much of the covariance will stand out from the noise."""
@@ -122,7 +122,7 @@ class Moments:
         scale = _Scale.measured(columns, centred, rows)
         noisy = door.measure(_MOMENTS, _second_look(columns, scale))
         model = _fit(scale, noisy, rows, self.narrow)
-        drawn = rows_to_draw(self.rows, rows)
+        drawn = rows_to_draw(self.rows, rows, len(setting.space.blocks))
         return Draft(
             columns=None,
             batches=_draw(columns, scale, model, drawn, setting),

@@ -35,7 +35,7 @@ class Tables:
     """Parameters, all public.
 
     * `label`: the column whose classes get their own tables (several: each combination); default: the schema's labels.
-    * `rows`: rows to draw; default: as many as the table has, at least 10,000.
+    * `rows`: rows to draw; default: as many as the table has, at least 40,000 (10,000 if it is wide).
     * `bins`: cells of a number; default: 4, 8 or 16, by rows a class over the noise of one cell (below 25, below 100,
       more). Levels of small whole numbers, flags and categories have a cell each.
     """
@@ -70,7 +70,7 @@ class Tables:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "label", parse_label(self.label))
-        rows_to_draw(self.rows, 0)
+        rows_to_draw(self.rows, 0, 1)
         if self.bins is not None:
             at_least(1, "give at least one bin", bins=self.bins)
 
@@ -85,7 +85,7 @@ class Tables:
 
     def size(self, setting: Setting) -> tuple[int, int]:
         """Rows drawn, and columns."""
-        return rows_to_draw(self.rows, setting.rows or 0), len(setting.space.blocks)
+        return rows_to_draw(self.rows, setting.rows or 0, len(setting.space.blocks)), len(setting.space.blocks)
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """The noise on a share."""
@@ -108,7 +108,7 @@ class Tables:
         rows = known_rows(door, setting)
         noisy = door.measure(_LINE, _query(columns, cells))
         counts, tables = _shares(columns, cells, noisy, rows)
-        drawn = rows_to_draw(self.rows, rows)
+        drawn = rows_to_draw(self.rows, rows, len(setting.space.blocks))
         sd = noisy.sd(_part(columns)) * math.sqrt(columns.classes) / rows
         return Draft(
             columns=None,

@@ -24,9 +24,8 @@ Reals = NDArray[np.float64]
 MOST_CLASSES = 64
 """A label with more values than this is treated like any other column."""
 MOST_ROWS = 10**9
-FEWEST_ROWS = 10_000
-"""Rows drawn unless the user says otherwise, or as many as the table has. Rows are free: they are draws from a model
-that has already been paid for, and a classifier trained on many of them sees the model rather than its sampling."""
+_FEWEST_ROWS, _MOST_UNASKED = 10_000, 40_000
+_CELLS_UNASKED = 2_500_000
 _BATCH = 2**23  # numbers drawn at a time
 
 
@@ -105,14 +104,17 @@ def parse_label(label: str | tuple[str, ...] | None) -> tuple[str, ...]:
     return (label,) if isinstance(label, str) else tuple(label)
 
 
-def rows_to_draw(asked: int | None, rows: float) -> int:
-    """As many as asked; else as many as the table has, and at least FEWEST_ROWS.
+def rows_to_draw(asked: int | None, rows: float, columns: int) -> int:
+    """As many as asked; else as many as the table has, and at least 40,000 (10,000 where columns are many).
 
-    >>> rows_to_draw(None, 569), rows_to_draw(None, 48842), rows_to_draw(20, 569)
-    (10000, 48842, 20)
+    Rows are free: they are draws from a model that has already been paid for, and what is trained on many of them sees
+    the model rather than its sampling.
+
+    >>> rows_to_draw(None, 569, 31), rows_to_draw(None, 569, 562), rows_to_draw(None, 48842, 15)
+    (40000, 10000, 48842)
     """
     if asked is None:
-        return max(FEWEST_ROWS, round(rows))
+        return max(_FEWEST_ROWS, min(_MOST_UNASKED, _CELLS_UNASKED // max(columns, 1)), round(rows))
     at_least(1, "ask for at least one row", rows=asked)
     if asked > MOST_ROWS:
         raise InputError(f"at most {MOST_ROWS} rows", f"{asked}", "ask for fewer --rows")
