@@ -97,10 +97,11 @@ def main() -> None:
 
     options = ["patients.csv", "--schema", "patients.toml", "--ledger", "ledger.db"]
     say("2. What would it cost, and what would it be good for? (nothing is measured, nothing is charged)")
-    adumbra(out, "plan", *options, "--epsilon", "1")
+    synthetic = ["--epsilon", "1", "--rows", "10000"]  # rows are free; fewer make the report below quick
+    adumbra(out, "plan", *options, *synthetic)
 
     say("3. Release it: the ledger is charged first, then each number gets its noise. This is the card:")
-    adumbra(out, "release", *options, "--epsilon", "1", "--out", "release")
+    adumbra(out, "release", *options, *synthetic, "--out", "release")
     adumbra(out, "verify", "release")
 
     say("4. What an analyst has: a table like the one it was made from, for any tool. No row of it is a person")

@@ -27,16 +27,17 @@ LABEL = "diagnosis"
 
 
 BUDGET = ad.Budget(epsilon=1.0, delta=1e-6)
+MECHANISM = ad.Auto(rows=10_000)
 
 
 def owner(table: pl.DataFrame, schema: ad.Schema, out: Path) -> Path:
     """A frame in, a folder that may be published out."""
-    planned = ad.plan(table, schema, ad.Auto(), BUDGET)  # free: looks at the schema and the number of rows only
+    planned = ad.plan(table, schema, MECHANISM, BUDGET)  # free: looks at the schema and the number of rows only
     print(f"mechanism: {planned.job.mechanism.name}, because: {planned.job.choice}")
     for line, calibration in planned.calibrations.items():
         print(f"  {line}: {planned.shares[line]:.0%} of the budget, {calibration.event.noise} noise")
     ledger = ad.Ledger(out / "ledger.db")
-    release = ad.release(table, schema, ad.Auto(), BUDGET, ledger=ledger, out=out / "release")
+    release = ad.release(table, schema, MECHANISM, BUDGET, ledger=ledger, out=out / "release")
     print(f"released {release.card.rows} drawn rows from {release.card.table_rows} true ones")
     return release.path
 
@@ -75,7 +76,7 @@ def main() -> None:
     print(f"\nfrom the owner's report: the column that is off most is {worst.name} ({worst.total_variation:.2f})")
     repeats = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     if repeats:
-        again = [accuracy(fitted(ad.release(train, schema, ad.Auto(), BUDGET).table), test) for _ in range(repeats)]
+        again = [accuracy(fitted(ad.release(train, schema, MECHANISM, BUDGET).table), test) for _ in range(repeats)]
         print(f"accuracy of {repeats} more releases: {min(again):.2f} to {max(again):.2f}, median {median(again):.2f}")
 
 

@@ -409,7 +409,8 @@ def test_label_rows_and_a_private_number_of_rows(cli: Cli, home: Home, name: str
 @pytest.mark.parametrize(
     ("more", "chosen", "why"),
     [
-        ((), "tables", "6 rows are too few"),
+        ((), "moments", "small table of numbers"),
+        (("--need", "marginals"), "hybrid", "half of the budget on the tables"),
         (("--relation", "add-remove"), None, ""),
         (("--unit", "cell"), "dppro", "unit cell"),
         (("--row-bound", "1"), "dppro", "row bound"),
@@ -430,6 +431,15 @@ def test_without_a_mechanism_a_public_rule_chooses_and_says_why(
     asked = json.loads(cli("plan", "t.csv", *DEFAULT, *more, "--mechanism", "auto", "--json").out)
     assert (asked["mechanism"], asked["choice"]) == (facts["mechanism"], facts["choice"])
     assert json.loads(cli("plan", "t.csv", *JOB, "--json").out)["choice"] is None
+
+
+def test_a_handful_of_categories_gets_tables(cli: Cli, home: Home) -> None:
+    category = '[columns.g]\nkind = "category"\nvalues = ["a", "b", "c"]\n'
+    home.write("s.toml", category + '[columns.y]\nkind = "flag"\nrole = "label"\n')
+    home.write("t.csv", "g,y\n" + "a,yes\nb,no\n" * 20)
+    facts = json.loads(cli("plan", "t.csv", *DEFAULT, "--json").out)
+    assert facts["mechanism"] == "tables"
+    assert "fewer than 150 rows" in facts["choice"]
 
 
 def test_the_rule_looks_at_no_value(cli: Cli, home: Home) -> None:

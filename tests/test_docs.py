@@ -217,7 +217,7 @@ def test_the_card_of_the_readme_is_the_one_the_demo_prints(home):
     table = demo.breast_cancer().with_row_index("row")
     train = table.filter(table["row"] % demo.HELD_OUT > 0).drop("row")
     schema = adumbra.Schema.from_dict(tomllib.loads(demo.schema_text(train.height)))
-    card = adumbra.release(train, schema, adumbra.Auto(), adumbra.Budget(1.0)).card
+    card = adumbra.release(train, schema, adumbra.Auto(rows=10_000), adumbra.Budget(1.0)).card
     from adumbra.card_text import card_markdown
 
     printed = " ".join(re.sub(r"^> ?", "", card_markdown(card), flags=re.MULTILINE).split())

@@ -69,7 +69,7 @@ LabelOption = Annotated[
     str | None, typer.Option(help="column to predict, or several with commas; default: the labels of the schema")
 ]
 RowsOption = Annotated[
-    int | None, typer.Option(help="rows to draw; default: as many as the table has, at least 10,000")
+    int | None, typer.Option(help="rows to draw; default: as the table has, at least 40,000 (10,000 if wide)")
 ]
 DelimiterOption = Annotated[str | None, typer.Option(help="field separator of a text table, for example ';'")]
 NameOption = Annotated[str | None, typer.Option(help="the table's name in the ledger; default: schema, then file")]

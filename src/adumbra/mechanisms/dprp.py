@@ -40,7 +40,8 @@ class DPRP:
     * `reconstruction`: posterior-draw (Wiener's estimate plus a draw of what the noise hides: right marginals and
       correlations), wiener (least squared error a row), moment-matched, or pseudo-inverse (as the paper prints it).
     * `projection`: none, gaussian or orthogonal. None is best: a projection is post-processing of noisy rows.
-    * `dimension`: numbers a row is projected to (k1); default: ten times the encoded coordinates, as in the paper.
+    * `dimension`: numbers a row is projected to (k1); default: ten times the encoded coordinates (gaussian, as in the
+      paper), or as many (orthogonal).
     * `rank`: leading directions of the pseudo-inverse (k2); default: 0.6 of the coordinates, as in the paper.
     * `ensemble`: how many independent projections share the budget.
     * `weight`: variance of the row noise over that of the second moment (w). At 1/2 or less the second moment is free.
@@ -178,7 +179,7 @@ class DPRP:
         if self.projection == "none":
             unit = round(1 / ROUNDING)
             return RowsAndGram(RowMap(np.eye(space.width, dtype=np.int64) * unit, 1 / unit), second)
-        each = self.dimension or 10 * space.width
+        each = self.dimension or (10 if self.projection == "gaussian" else 1) * space.width
         if each * self.ensemble > max(1024, 64 * space.width):
             raise InputError(
                 f"at most {max(1024, 64 * space.width)} projected numbers a row",
