@@ -20,7 +20,15 @@ from adumbra.core.sums import Moments, Tables, symmetric
 from adumbra.core.validation import one_of
 from adumbra.synthesis.columns import Columns, drawing, in_batches, parse_label, rows_to_draw
 from adumbra.synthesis.decode import ClassTables, Decoder
-from adumbra.synthesis.latent import NoisyMoments, Pilot, class_sizes, fit_pilot, noise_rows, refined
+from adumbra.synthesis.latent import (
+    NoisyMoments,
+    Pilot,
+    class_sizes,
+    correlation_error,
+    fit_pilot,
+    noise_rows,
+    refined,
+)
 from adumbra.synthesis.marginals import (
     Form,
     Marginal,
@@ -28,6 +36,7 @@ from adumbra.synthesis.marginals import (
     equal_cells,
     form_of,
     mass_cells,
+    predicted_table_error,
     sharpened,
     unit_edges,
 )
@@ -161,6 +170,7 @@ class Hybrid:
         answers[_RESIDUALS] = noisy = door.measure(_RESIDUALS, query)
         latent = refined(first, _read(noisy, residuals.radius, rows), pilot, cautious)
         generator = drawing(setting.seed, "hybrid")
+        table_error = predicted_table_error(tables, answers[_TABLES].sd("pooled"), rows, cells, generator)
         drawn = rows_to_draw(self.rows, rows, len(setting.space.blocks))
         sample = np.repeat(np.arange(columns.classes), class_sizes(latent, 2000))
         decoder = Decoder.calibrated(
@@ -184,20 +194,18 @@ class Hybrid:
                 start += size
                 yield columns.written(decoder.values(noise_rows(latent, group, generator), group), group)
 
-        cell_noise = answers[_TABLES].sd("pooled") / rows
         return Draft(
             columns=None,
             batches=batches(),
             arrays=measured_arrays(answers),
             parameters={
-                "label": list(parse_label(self.label)),
+                "label": columns.label,
                 "classes": columns.classes,
                 "need": self.need,
                 "cells": bins,
                 "predicted_error": {
-                    # half the sum over cells of the mean size of the noise, before smoothing
-                    "marginal_tv": cell_noise * math.sqrt(2 / math.pi) / 2 * cells.total / len(cells.blocks),
-                    "correlation": first.second_sd / float(np.mean(pilot.scale**2)) * math.sqrt(2 / math.pi),
+                    "marginal_tv": table_error,
+                    "correlation": correlation_error(latent, first, pilot),
                 },
             },
         )

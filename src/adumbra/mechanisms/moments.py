@@ -20,7 +20,13 @@ from adumbra.core.sums import CentreScale, symmetric
 from adumbra.core.sums import Moments as MomentsQuery
 from adumbra.linalg.simplex import apportion, onto_simplex
 from adumbra.synthesis.columns import Columns, drawing, in_batches, parse_label, rows_to_draw
-from adumbra.synthesis.gaussian import class_counts, shrunk_to, soft_spectrum, stein_means
+from adumbra.synthesis.gaussian import (
+    class_counts,
+    predicted_correlation_error,
+    shrunk_to,
+    soft_spectrum,
+    stein_means,
+)
 from adumbra.synthesis.sized import known_rows, measured_arrays, with_size, with_size_query
 
 __all__ = ["Moments"]
@@ -129,10 +135,10 @@ class Moments:
             arrays=measured_arrays({_CENTRE: centred, _MOMENTS: noisy})
             | {"score_centre": scale.centre, "score_scale": scale.scale, "score_radius": np.asarray(scale.radius)},
             parameters={
-                "label": list(parse_label(self.label)),
+                "label": columns.label,
                 "classes": columns.classes,
                 "narrow": self.narrow,
-                "predicted_error": {"correlation": model.correlation_sd},
+                "predicted_error": {"correlation": model.correlation_error},
             },
         )
 
@@ -202,7 +208,7 @@ class _Model:
     counts: Reals
     means: Reals
     root: Reals
-    correlation_sd: float
+    correlation_error: float
 
 
 def _coordinates(columns: Columns) -> NDArray[np.int64]:
@@ -229,7 +235,10 @@ def _fit(scale: _Scale, noisy: NoisyParts, rows: float, narrow: bool) -> _Model:
     # Rows were cut to the ball: what that took from their spread (which the first look knows) is given back.
     spread = float(kept.sum() + shares @ (deviations**2).sum(axis=1))
     stretch = 1.0 if narrow else math.sqrt(min(max(scale.total / max(spread, 1e-6), 1.0), 4.0))
-    return _Model(counts, means * stretch, (vectors * np.sqrt(kept)).T * stretch, sd)
+    between = (deviations.T * shares) @ deviations
+    fitted = (vectors * kept) @ vectors.T + between
+    expected = predicted_correlation_error(second - np.outer(centre, centre), sd, fitted, len(counts) + 2)
+    return _Model(counts, means * stretch, (vectors * np.sqrt(kept)).T * stretch, expected)
 
 
 def _draw(columns: Columns, scale: _Scale, model: _Model, rows: int, setting: Setting) -> Iterator[Reals]:

@@ -115,10 +115,13 @@ class Tables:
             batches=_draw(columns, cells, counts, tables, drawn, setting),
             arrays=measured_arrays({_LINE: noisy}),
             parameters={
-                "label": list(parse_label(self.label)),
+                "label": columns.label,
                 "classes": columns.classes,
                 "cells": cells.total,
-                "predicted_error": {"marginal_tv": sd * math.sqrt(2 / math.pi) / 2 * cells.total / len(cells.blocks)},
+                "predicted_error": {
+                    # half the sum over a column's cells of the mean size of their noise
+                    "marginal_tv": min(sd * math.sqrt(2 / math.pi) / 2 * cells.total / len(cells.blocks), 1.0)
+                },
             },
         )
 

@@ -75,6 +75,11 @@ class Columns:
         """Number of classes; 1 without a label."""
         return 1 if self.groups is None else self.groups.count
 
+    @property
+    def label(self) -> list[str]:
+        """Names of the columns that make the classes."""
+        return [] if self.groups is None else [block.column for block in self.groups.cells.blocks]
+
     def written(self, features: dict[str, Reals], group: Integers) -> Reals:
         """Rows as a draft wants them: grid steps of numbers and flags, positions of categories, in schema order."""
         out = np.empty((len(self.space.blocks), len(group)))

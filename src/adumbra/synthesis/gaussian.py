@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from adumbra.linalg.simplex import onto_simplex
 
-__all__ = ["class_counts", "shrunk_to", "soft_spectrum", "stein_means"]
+__all__ = ["class_counts", "predicted_correlation_error", "shrunk_to", "soft_spectrum", "stein_means"]
 
 Reals = NDArray[np.float64]
 
@@ -58,3 +58,20 @@ def shrunk_to(common: float, values: Reals, variance: float) -> Reals:
         return values
     spread = max(float(((values - common) ** 2).mean()) - variance, 0.0)
     return common + (values - common) * (spread / max(spread + variance, 1e-300))
+
+
+def predicted_correlation_error(seen: Reals, sd: float, model: Reals, kept: int) -> float:
+    """Mean size of the error of a correlation, from released numbers alone.
+
+    The energy of the covariance that was seen, less that of its noise, is the true one; what of it the model does not
+    hold is lost. At least the noise that stays on the `kept` directions of the model. Columns count by their variance.
+    """
+    width = len(seen)
+    if width < 2:
+        return 0.0
+    off = ~np.eye(width, dtype=bool)
+    variances = np.diag(model)
+    lost = float((seen[off] ** 2).mean()) - sd**2 - float((model[off] ** 2).mean())
+    floor = sd**2 * min(1.0, 4.0 * kept / width)
+    unit = float(np.outer(variances, variances)[off].mean())
+    return min(float(np.sqrt(2 / np.pi * max(lost, floor) / unit)), 1.0)

@@ -18,9 +18,18 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from adumbra.linalg.simplex import apportion
-from adumbra.synthesis.gaussian import class_counts
+from adumbra.synthesis.gaussian import class_counts, predicted_correlation_error
 
-__all__ = ["Latent", "NoisyMoments", "Pilot", "class_sizes", "fit_pilot", "noise_rows", "refined"]
+__all__ = [
+    "Latent",
+    "NoisyMoments",
+    "Pilot",
+    "class_sizes",
+    "correlation_error",
+    "fit_pilot",
+    "noise_rows",
+    "refined",
+]
 
 Reals = NDArray[np.float64]
 
@@ -239,6 +248,14 @@ def noise_rows(latent: Latent, groups: NDArray[np.int64], generator: np.random.G
     out = draw @ root.T.astype(np.float32)
     out += latent.means.astype(np.float32)[groups]
     return out
+
+
+def correlation_error(latent: Latent, seen: NoisyMoments, pilot: Pilot) -> float:
+    """What to expect of a correlation."""
+    model = latent.root @ latent.root.T + (latent.means.T * latent.shares) @ latent.means
+    model *= np.outer(pilot.scale, pilot.scale)
+    total = seen.second - np.outer(pilot.centre, pilot.centre)
+    return predicted_correlation_error(total, seen.second_sd, model, len(latent.shares) + 2)
 
 
 def class_sizes(latent: Latent, rows: int) -> NDArray[np.int64]:

@@ -36,6 +36,7 @@ __all__ = [
     "equal_cells",
     "form_of",
     "mass_cells",
+    "predicted_table_error",
     "sharpened",
     "shrunk_deviations",
     "unit_edges",
@@ -177,6 +178,15 @@ def denoised(noisy: Reals, sd: float, rows: float, cells: Cells) -> list[Reals]:
         for index, table in zip(members, clean, strict=True):
             out[index] = table
     return out
+
+
+def predicted_table_error(
+    tables: Sequence[Reals], sd: float, rows: float, cells: Cells, generator: np.random.Generator
+) -> float:
+    """Mean total variation of a denoised table, found by adding the same noise to the tables once more."""
+    again = np.concatenate(tables) * rows + generator.normal(0.0, sd, cells.total)
+    pairs = zip(tables, denoised(again, sd, rows, cells), strict=True)
+    return float(np.mean([0.5 * np.abs(one - two).sum() for one, two in pairs]))
 
 
 # ---- a column
