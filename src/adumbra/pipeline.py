@@ -119,6 +119,12 @@ def prepare(
     check_columns(schema, table.columns, table.types)
     progress("checking the table", 0, 0)
     rows = table.count()
+    if schema.table.rows is not None and neighbours.relation is Relation.ADD_REMOVE:
+        raise InputError(
+            "no [table] rows in the schema under add-remove, where the number of rows is private",
+            f"rows = {schema.table.rows}",
+            "delete that line, or use --relation replace",
+        )
     if schema.table.rows is not None and schema.table.rows != rows:
         raise InputError(
             f"{schema.table.rows} rows, as the schema declares",

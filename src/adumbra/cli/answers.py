@@ -178,7 +178,9 @@ def _not_answered(ctx: typer.Context, question: str) -> NoReturn:
     raise InputError(
         f"a release that answers {question}",
         f"one of {card.mechanism}, which does not",
-        f"ask it for one of: {', '.join(card.answers)}",
+        f"ask it for one of: {', '.join(card.answers)}"
+        if card.answers
+        else "it holds a table of the schema's own columns: read its data.parquet with any tool",
     )
 
 
