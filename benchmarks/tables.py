@@ -247,8 +247,9 @@ def jobs(options: argparse.Namespace) -> Iterator[tuple[str, str, str, float, in
 
 def summary(results: list[dict[str, Any]]) -> str:
     """A table for people: the mean over splits, the standard error, and the goal."""
-    heads = ["set", "mechanism", "epsilon", "forest", "logistic", "better", "goal", "correlation_error", "total_variation", "CPU_s"]
-    lines = [f"| {' | '.join(heads)} |".replace("_", " "), "|---" * len(heads) + "|"]
+    heads = ["set", "mechanism", "epsilon", "forest", "logistic", "better", "goal"]
+    heads += ["correlation error", "total variation", "CPU s"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     keys = dict.fromkeys((r["set"], r["mechanism"], r["epsilon"]) for r in results)
     for name, mechanism, epsilon in keys:
         rows = [r for r in results if (r["set"], r["mechanism"], r["epsilon"]) == (name, mechanism, epsilon)]

@@ -5,6 +5,8 @@ Each test holds the counterexample to a defect that was found and mended, or gua
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import os
 
 import numpy as np
@@ -295,3 +297,126 @@ def test_a_cap_holds_for_an_owner_who_spends_what_a_lucky_matrix_left_over():
 
 def test_the_promise_does_not_call_delta_the_probability_of_a_larger_change():
     assert "except with probability" not in sentence(1.0, 1e-6, ROW, "per-matrix", None)
+
+
+# ---- second review: sums, looks and synthetic tables
+
+
+NUMBER = {"kind": "number", "low": 0, "high": 1}
+
+
+def charged_nothing(tmp_path, table, schema, mechanism, budget):
+    ledger = ad.Ledger(tmp_path / "second.db")
+    with pytest.raises(ad.InputError):
+        ad.release(table, ad.Schema.from_dict({"columns": schema}), mechanism, budget, ledger=ledger)
+    assert not (tmp_path / "second.db").exists()
+
+
+@pytest.mark.parametrize("cell", [0.499999, 0.5, 0.500001])
+def test_a_cell_just_below_the_middle_does_not_look_like_a_changed_table(cell):
+    """It encodes to -0.0, which the rows kept for a second look had as 0.0: the release failed on that one cell."""
+    out = ad.release(
+        pl.DataFrame({"a": [0.1, cell, 0.9]}),
+        ad.Schema.from_dict({"columns": {"a": NUMBER}}),
+        ad.DPRP(),
+        ad.Budget(1.0),
+    )
+    assert out.table.height == 3
+
+
+def test_a_second_look_that_cannot_be_held_is_refused_before_the_first_is_paid(tmp_path):
+    values = [str(i) for i in range(16_500)]
+    table = pl.DataFrame({"k": values[:5]})
+    schema = {"k": {"kind": "category", "values": values}}
+    for mechanism in (ad.Moments(rows=5), ad.Hybrid(rows=5), ad.DPRP()):
+        charged_nothing(tmp_path, table, schema, mechanism, ad.Budget(1.0))
+    assert (
+        ad.release(table, ad.Schema.from_dict({"columns": schema}), ad.Auto(rows=5), ad.Budget(1.0)).card.mechanism
+        == "tables"
+    )
+
+
+def test_more_cells_than_memory_are_refused_before_any_charge(tmp_path):
+    table = pl.DataFrame({"a": [0.5]})
+    charged_nothing(
+        tmp_path, table, {"a": NUMBER}, ad.Tables(bins=200_000_000), ad.Budget(1.0, relation=ad.Relation.ADD_REMOVE)
+    )
+
+
+def test_lines_leave_room_for_each_others_slack(tmp_path):
+    """Epsilon 80 at a tiny delta: together the lines cost more than was promised, found when all was paid."""
+    schema = {f"c{i}": NUMBER for i in range(50)}
+    table = pl.DataFrame({f"c{i}": [0.1, 0.9] for i in range(50)})
+    for delta in (1e-15, 5e-18):
+        charged_nothing(tmp_path, table, schema, ad.Hybrid(rows=5), ad.Budget(80.0, delta))
+    charged_nothing(tmp_path, table, schema, ad.Tables(rows=5), ad.Budget(1000.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        lambda: ad.Tables(bins=np.int64(5), rows=np.int64(6)),
+        lambda: ad.Moments(narrow=np.bool_(True), rows=6),
+        lambda: ad.DPRP(projection="gaussian", dimension=np.int64(2), ensemble=np.int64(2)),
+        lambda: ad.DPPro(dimension=np.int64(1)),
+    ],
+)
+def test_numbers_of_numpy_do_not_stop_the_card(mechanism):
+    schema = ad.Schema.from_dict({"columns": {"a": NUMBER, "b": NUMBER}})
+    table = pl.DataFrame({"a": [0.1, 0.2], "b": [0.3, 0.4]})
+    assert ad.release(table, schema, mechanism(), ad.Budget(np.float32(1.0))).verify() == []
+
+
+def test_text_that_no_card_can_hold_is_refused_before_any_charge(tmp_path):
+    table = pl.DataFrame({"k": ["a"]})
+    charged_nothing(
+        tmp_path, table, {"k": {"kind": "category", "values": ["a", "\ud800"]}}, ad.Tables(), ad.Budget(1.0)
+    )
+
+
+def test_true_is_no_number_of_rows():
+    for make in (lambda: ad.Tables(rows=True), lambda: ad.Tables(bins=True), lambda: ad.Moments(rows=float("nan"))):
+        with pytest.raises(ad.InputError):
+            make()
+
+
+def test_a_refused_charge_cannot_be_passed_by(tmp_path):
+    """A mechanism that swallows the refusal and asks for its next line must be refused again."""
+    ledger = ad.Ledger(tmp_path / "cap.db")
+    ledger.set_cap("t", ad.Neighbours.parse("row/replace"), 0.5, 1e-6)
+
+    @dataclasses.dataclass(frozen=True)
+    class Stubborn(ad.Moments):
+        def run(self, door, setting):
+            for line, query in self.queries(setting).items():
+                with contextlib.suppress(ad.Refused):
+                    door.measure(line, query)
+                    raise AssertionError("measured what was refused")
+            raise ad.InputError("nothing", "more", "to do")
+
+    schema = ad.Schema.from_dict({"table": {"name": "t"}, "columns": {"a": NUMBER}})
+    with pytest.raises(ad.InputError, match="nothing"):
+        ad.release(pl.DataFrame({"a": [0.1]}), schema, Stubborn(), ad.Budget(1.0), ledger=ledger)
+    with pytest.raises(ad.Refused, match=r"\(0 is already spent\)"):
+        ad.release(pl.DataFrame({"a": [0.1]}), schema, ad.Moments(), ad.Budget(1.0), ledger=ledger)
+
+
+def test_few_drawn_rows_of_many_classes_never_fail_in_the_draw():
+    schema = ad.Schema.from_dict(
+        {
+            "columns": {f"c{i}": NUMBER for i in range(10)}
+            | {"y": {"kind": "category", "values": [str(i) for i in range(10)], "role": "label"}}
+        }
+    )
+    table = pl.DataFrame({f"c{i}": [0.2, 0.8] for i in range(10)} | {"y": ["0", "1"]})
+    for seed in range(40):
+        out = ad.release(
+            table, schema, ad.Hybrid(rows=20 + seed), ad.Budget(60.0, 1e-4), seed=ad.PublicSeed.given(str(seed))
+        )
+        assert out.table.height == 20 + seed
+
+
+def test_a_wild_noisy_number_of_rows_draws_no_absurd_table():
+    from adumbra.synthesis.columns import rows_to_draw
+
+    assert rows_to_draw(None, 5e11, 3) == 10_000_000

@@ -13,6 +13,7 @@ A crash before 3 costs nothing; after 3 the charge stays; before 5 no release fo
 
 from __future__ import annotations
 
+import json
 import secrets
 import shutil
 import tempfile
@@ -28,7 +29,7 @@ from adumbra.core.checkpoint import checkpoint
 from adumbra.core.errors import InputError
 from adumbra.core.events import Event
 from adumbra.core.guarantee import Budget, Neighbours, Promise, Relation, Unit
-from adumbra.core.mechanism import Chooser, Mechanism, Query, Setting
+from adumbra.core.mechanism import Chooser, Mechanism, Query, Setting, check_supported
 from adumbra.core.randomness import PublicSeed
 from adumbra.core.release import ReleaseFolder
 from adumbra.core.rows import PrivateRows
@@ -37,7 +38,7 @@ from adumbra.core.space import Space
 from adumbra.core.sums import RowsAndGram
 from adumbra.core.validation import positive
 from adumbra.privacy.ledger import Ledger
-from adumbra.privacy.meter import Calibration, Meter, calibrated, preview_sd
+from adumbra.privacy.meter import Calibration, Meter, calibrated, check_countable, preview_sd
 from adumbra.publish import Facts, costs_of, publish
 from adumbra.table.bound import clip_rows, kept_for_next_time, regrouped
 from adumbra.table.encode import Repairs, check_columns, encode
@@ -113,7 +114,7 @@ def prepare(
     neighbours = Neighbours(budget.unit or schema.table.unit or Unit.ROW, budget.relation or Relation.REPLACE)
     promise = Promise(budget.epsilon, budget.delta, neighbours)
     if not isinstance(mechanism, Chooser):
-        _supported(mechanism, neighbours)
+        check_supported(mechanism, neighbours)
     if row_bound is not None:
         positive("give a positive row bound in encoded units, for example 1.0", row_bound=row_bound)
     check_columns(schema, table.columns, table.types)
@@ -143,17 +144,18 @@ def prepare(
     choice = None
     if isinstance(mechanism, Chooser):
         mechanism, choice = mechanism.choose(setting)
-        _supported(mechanism, neighbours)
-    name = _name(name or schema.table.name or table.name)
+        check_supported(mechanism, neighbours)
+    name = _name(name or schema.table.name or table.name, schema)
     return Job(table, schema, mechanism, promise, setting, name, rows, choice)
 
 
-def _name(name: str) -> str:
-    """A name the card can carry: found out before the charge, not when the card is written."""
+def _name(name: str, schema: Schema) -> str:
+    """A name and a schema the card can carry: found out before the charge, not when the card is written."""
     try:
         name.encode()
+        json.dumps(schema.to_dict(), ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise InputError("a table name in UTF-8", repr(name), "pass --name") from None
+        raise InputError("names and values in UTF-8", repr(name), "pass --name; mend the schema") from None
     return name
 
 
@@ -166,7 +168,16 @@ def plan(job: Job) -> Plan:
         line: calibrated(query, job.space, job.promise, share=shares[line], rows=job.count, fresh=fresh)
         for line, query in queries.items()
     }
+    for query in queries.values():
+        check_countable(query, job.count)
     costs = costs_of([c.event for c in calibrations.values()], job.promise.delta)
+    stated = costs[str(job.promise.neighbours)]
+    if stated is None or stated > job.promise.epsilon * (1 + 1e-6):
+        raise InputError(
+            "an epsilon and a delta that can be kept to the last digit",
+            f"epsilon = {job.promise.epsilon:g}, delta = {job.promise.delta:g}",
+            "give a larger epsilon or delta",
+        )
     return Plan(job, queries, shares, calibrations, costs)
 
 
@@ -190,15 +201,16 @@ def release(
     def till(line: str, event: Event) -> None:
         # All lines are charged together with the first: a cap cannot refuse the second look after the first was paid.
         if not charged:
-            charged.update({name: c.event for name, c in planned.calibrations.items()} | {line: event})
+            events = {name: c.event for name, c in planned.calibrations.items()} | {line: event}
             if ledger is not None:
                 ledger.charge(
                     table=job.name,
                     release_id=release_id,
                     mechanism=job.mechanism.name,
                     promise=job.promise,
-                    events=charged,
+                    events=events,
                 )
+            charged.update(events)
         if charged.get(line) != event:
             raise RuntimeError("a measurement differs from the one that was planned and charged")
 
@@ -218,26 +230,6 @@ def release(
         raise
     checkpoint("released")
     return ReleaseFolder.open(target), notes
-
-
-def _supported(mechanism: Mechanism, neighbours: Neighbours) -> None:
-    if neighbours.relation.value not in mechanism.relations:
-        reason = (
-            "it publishes one row per person, so the row count cannot be private"
-            if neighbours.relation is Relation.ADD_REMOVE
-            else "it has no bound under that relation"
-        )
-        raise InputError(
-            f"a relation {mechanism.name} supports ({', '.join(mechanism.relations)})",
-            f"relation {neighbours.relation.value}: {reason}",
-            "pass one of them with --relation",
-        )
-    if neighbours.unit.value not in mechanism.units:
-        raise InputError(
-            f"a unit {mechanism.name} supports ({', '.join(mechanism.units)})",
-            f"unit {neighbours.unit.value}",
-            "pass one of them with --unit",
-        )
 
 
 def _private_rows(job: Job, notes: OwnerNotes, looks: int) -> PrivateRows:

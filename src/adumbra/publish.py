@@ -293,7 +293,7 @@ def _card(facts: Facts, measured: Mapping[str, Calibration], parameters: dict[st
         delta=promise.delta,
         mu=None if account == "fresh-projection" else mu_of(events, neighbours),
         costs=costs,
-        parameters=parameters,
+        parameters=_plain(parameters),
         noise={line: _card_noise(calibration, neighbours) for line, calibration in measured.items()},
         row_bound=None if bound is None else bound / GRID,
         seed=CardSeed(value=facts.setting.seed.hex, origin=facts.setting.seed.origin),
@@ -305,6 +305,15 @@ def _card(facts: Facts, measured: Mapping[str, Calibration], parameters: dict[st
         table_schema=facts.schema.to_dict(),
         files={},
     )
+
+
+def _plain(value: Any) -> Any:
+    """The same in types that JSON has: numpy's numbers would stop the card after everything was paid for."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _card_noise(calibration: Calibration, neighbours: Neighbours) -> CardNoise:

@@ -93,6 +93,8 @@ class Budget:
             "give a delta well below 1/rows, for example 1e-6, or 0 for pure epsilon",
             delta=self.delta,
         )
+        for name in ("epsilon", "delta"):
+            object.__setattr__(self, name, float(getattr(self, name)))
         if self.unit is not None:
             object.__setattr__(self, "unit", Unit(self.unit))
         if self.relation is not None:

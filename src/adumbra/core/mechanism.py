@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Protocol, overload, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from adumbra.core.errors import InputError
 from adumbra.core.events import Event
-from adumbra.core.guarantee import Neighbours, Promise
+from adumbra.core.guarantee import Neighbours, Promise, Relation
 from adumbra.core.query import RowMap
 from adumbra.core.randomness import PublicSeed
 from adumbra.core.space import Space
@@ -33,6 +34,7 @@ __all__ = [
     "Query",
     "Reference",
     "Setting",
+    "check_supported",
 ]
 
 Query = RowMap | RowsAndGram | Sum
@@ -161,3 +163,24 @@ class Chooser(Protocol):
 
     def choose(self, setting: Setting) -> tuple[Mechanism, str]:
         """The mechanism, and why, in a sentence."""
+
+
+def check_supported(mechanism: Mechanism, neighbours: Neighbours) -> None:
+    """Refuse a unit or relation the mechanism has no bound for."""
+    if neighbours.relation.value not in mechanism.relations:
+        reason = (
+            "it publishes one row per person, so the row count cannot be private"
+            if neighbours.relation is Relation.ADD_REMOVE
+            else "it has no bound under that relation"
+        )
+        raise InputError(
+            f"a relation {mechanism.name} supports ({', '.join(mechanism.relations)})",
+            f"relation {neighbours.relation.value}: {reason}",
+            "pass one of them with --relation",
+        )
+    if neighbours.unit.value not in mechanism.units:
+        raise InputError(
+            f"a unit {mechanism.name} supports ({', '.join(mechanism.units)})",
+            f"unit {neighbours.unit.value}",
+            "pass one of them with --unit",
+        )

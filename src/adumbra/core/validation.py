@@ -41,7 +41,7 @@ def between(low: float, high: float, remedy: str, /, **named: float) -> float:
 def at_least(low: int, remedy: str, /, **named: int) -> int:
     """Return the value if it is an integer of at least `low`."""
     name, value = _only(named)
-    if int(value) != value or value < low:
+    if isinstance(value, bool) or not math.isfinite(value) or int(value) != value or value < low:
         raise InputError(f"a whole number {name} >= {low}", f"{name} = {value}", remedy)
     return int(value)
 

@@ -14,7 +14,7 @@ from adumbra.mechanisms.dppro import DPPro
 from adumbra.mechanisms.hybrid import Hybrid
 from adumbra.mechanisms.moments import Moments
 from adumbra.mechanisms.tables import Tables
-from adumbra.synthesis.columns import Columns, parse_label, rows_to_draw
+from adumbra.synthesis.columns import MOST_COORDINATES, Columns, parse_label, rows_to_draw
 from adumbra.synthesis.marginals import equal_cells, form_of
 
 __all__ = ["Auto"]
@@ -70,6 +70,10 @@ class Auto:
     def _drawing(self, setting: Setting) -> tuple[Mechanism, str]:
         columns = Columns.split(setting.space, parse_label(self.label), setting.labels)
         rows = setting.rows or _UNKNOWN_ROWS
+        if sum(block.width for block in columns.features) > MOST_COORDINATES:
+            return Tables(self.label, self.rows), (
+                f"more than {MOST_COORDINATES} values and columns: tables are what can be held"
+            )
         named = sum(form_of(block) == "values" for block in columns.features)
         mostly_named = 2 * named > len(columns.features)
         if self.need == "model" and columns.groups is not None:

@@ -19,11 +19,11 @@ from adumbra.core.mechanism import Door, Draft, Noisy, Query, Reference, Setting
 from adumbra.core.query import RowMap
 from adumbra.core.space import GRID, Space
 from adumbra.core.sums import RowsAndGram, symmetric
-from adumbra.core.validation import at_least, one_of, positive
+from adumbra.core.validation import at_least, between, one_of
 from adumbra.linalg import reconstruct
 from adumbra.linalg.projections import ROUNDING, ProjectionKind, draw
 from adumbra.linalg.reconstruct import Reconstruction
-from adumbra.synthesis.columns import drawing
+from adumbra.synthesis.columns import check_width, drawing
 from adumbra.synthesis.sized import measured_arrays
 
 __all__ = ["DPRP"]
@@ -83,7 +83,12 @@ class DPRP:
     def __post_init__(self) -> None:
         one_of(_RECONSTRUCTIONS, reconstruction=self.reconstruction)
         one_of(("none", "gaussian", "orthogonal"), projection=self.projection)
-        positive("give the variance of the row noise over that of the second moment, for example 4", weight=self.weight)
+        between(
+            1e-12,
+            1e12,
+            "give the variance of the row noise over that of the second moment, for example 4",
+            weight=self.weight,
+        )
         at_least(1, "give at least one projection", ensemble=self.ensemble)
         for name, value in (("dimension", self.dimension), ("rank", self.rank)):
             if value is not None:
@@ -173,6 +178,7 @@ class DPRP:
     @lru_cache(maxsize=4)  # noqa: B019 - keys are public and few, and plan, outlook and run ask the same
     def _query(self, setting: Setting) -> RowsAndGram:
         space = setting.space
+        check_width(space.width)
         second = math.sqrt(self.weight) / (space.reach / GRID)
         if self.rank is not None and self.rank > space.width:
             raise InputError(f"a rank of at most {space.width}", f"rank {self.rank}", "give a smaller --rank")

@@ -18,7 +18,15 @@ from adumbra.core.mechanism import Door, Draft, NoisyParts, Query, Reference, Se
 from adumbra.core.scores import Linear, Lookup, Residuals, Scores
 from adumbra.core.sums import Moments, Tables, symmetric
 from adumbra.core.validation import one_of
-from adumbra.synthesis.columns import Columns, drawing, in_batches, parse_label, rows_to_draw
+from adumbra.synthesis.columns import (
+    Columns,
+    check_width,
+    classes_to_draw,
+    drawing,
+    in_batches,
+    parse_label,
+    rows_to_draw,
+)
 from adumbra.synthesis.decode import ClassTables, Decoder
 from adumbra.synthesis.latent import (
     NoisyMoments,
@@ -186,11 +194,10 @@ class Hybrid:
         )
 
         def batches() -> Iterator[Reals]:
-            groups = np.repeat(np.arange(columns.classes), class_sizes(latent, drawn))
-            generator.shuffle(groups)
+            groups = classes_to_draw(class_sizes(latent, drawn), generator)
             start = 0
             for size in in_batches(drawn, len(latent.shift)):
-                group = groups[start : start + size]
+                group = groups[start : start + size].astype(np.int64)
                 start += size
                 yield columns.written(decoder.values(noise_rows(latent, group, generator), group), group)
 
@@ -211,7 +218,9 @@ class Hybrid:
         )
 
     def _columns(self, setting: Setting) -> Columns:
-        return Columns.split(setting.space, parse_label(self.label), setting.labels)
+        columns = Columns.split(setting.space, parse_label(self.label), setting.labels)
+        check_width(sum(block.width for block in columns.features))
+        return columns
 
     @lru_cache(maxsize=4)  # noqa: B019 - keys are public and few, and plan, outlook and run ask the same
     def _resolved(self, setting: Setting) -> tuple[Columns, dict[str, float], int, int]:

@@ -19,7 +19,15 @@ from adumbra.core.space import CATEGORY_STEPS, HALF
 from adumbra.core.sums import CentreScale, symmetric
 from adumbra.core.sums import Moments as MomentsQuery
 from adumbra.linalg.simplex import apportion, onto_simplex
-from adumbra.synthesis.columns import Columns, drawing, in_batches, parse_label, rows_to_draw
+from adumbra.synthesis.columns import (
+    Columns,
+    check_width,
+    classes_to_draw,
+    drawing,
+    in_batches,
+    parse_label,
+    rows_to_draw,
+)
 from adumbra.synthesis.gaussian import (
     class_counts,
     predicted_correlation_error,
@@ -143,7 +151,9 @@ class Moments:
         )
 
     def _columns(self, setting: Setting) -> Columns:
-        return Columns.split(setting.space, parse_label(self.label), setting.labels)
+        columns = Columns.split(setting.space, parse_label(self.label), setting.labels)
+        check_width(sum(block.width for block in columns.features))
+        return columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,11 +253,10 @@ def _fit(scale: _Scale, noisy: NoisyParts, rows: float, narrow: bool) -> _Model:
 
 def _draw(columns: Columns, scale: _Scale, model: _Model, rows: int, setting: Setting) -> Iterator[Reals]:
     generator = drawing(setting.seed, "moments")
-    groups = np.repeat(np.arange(columns.classes), apportion(model.counts, rows))
-    generator.shuffle(groups)
+    groups = classes_to_draw(apportion(model.counts, rows), generator)
     start = 0
     for size in in_batches(rows, len(scale.centre)):
-        group = groups[start : start + size]
+        group = groups[start : start + size].astype(np.int64)
         start += size
         scores = model.means[group] + generator.standard_normal((size, len(scale.centre))) @ model.root
         steps = scores * scale.scale + scale.centre

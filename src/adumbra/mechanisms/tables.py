@@ -17,7 +17,7 @@ from adumbra.core.mechanism import Door, Draft, NoisyParts, Query, Reference, Se
 from adumbra.core.sums import Tables as TablesQuery
 from adumbra.core.validation import at_least
 from adumbra.linalg.simplex import apportion, onto_simplex
-from adumbra.synthesis.columns import Columns, drawing, in_batches, parse_label, rows_to_draw
+from adumbra.synthesis.columns import Columns, classes_to_draw, drawing, in_batches, parse_label, rows_to_draw
 from adumbra.synthesis.marginals import alike, centred, equal_cells
 from adumbra.synthesis.sized import known_rows, measured_arrays, with_size, with_size_query
 
@@ -166,16 +166,14 @@ def _draw(
     columns: Columns, cells: Cells, sizes: Reals, tables: list[Reals], rows: int, setting: Setting
 ) -> Iterator[Reals]:
     generator = drawing(setting.seed, "tables")
-    groups = np.repeat(np.arange(columns.classes), apportion(sizes, rows))
-    generator.shuffle(groups)
+    groups = classes_to_draw(apportion(sizes, rows), generator)
     start = 0
     for size in in_batches(rows, len(columns.features)):
-        group = groups[start : start + size]
+        group = groups[start : start + size].astype(np.int64)
         start += size
         features = {}
         for j, (block, table) in enumerate(zip(columns.features, tables, strict=True)):
-            below = np.cumsum(table, axis=1)
-            cell = (generator.random(size)[:, None] > below[group]).sum(axis=1).clip(0, cells.counts[j] - 1)
+            cell = _cells_drawn(np.cumsum(table, axis=1), group, generator.random(size))
             positions = cells.level_positions(j)
             if block.kind == "category":
                 features[block.column] = cell.astype(np.float64)
@@ -185,3 +183,12 @@ def _draw(
                 edges = cells.edges(j)
                 features[block.column] = edges[cell] + generator.random(size) * np.diff(edges)[cell]
         yield columns.written(features, group)
+
+
+def _cells_drawn(below: Reals, group: NDArray[np.int64], u: Reals) -> NDArray[np.int64]:
+    """A cell for each row, by the shares of its class (`below`: class x cell, cumulated)."""
+    out = np.empty(len(group), dtype=np.int64)
+    for index, shares in enumerate(below):
+        members = group == index
+        out[members] = np.searchsorted(shares, u[members], side="right")
+    return out.clip(0, below.shape[1] - 1)

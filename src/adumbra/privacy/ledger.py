@@ -125,7 +125,7 @@ class Ledger:
             past = [entry for entry in _whole(db, self.path) if entry.table == table]
             spent = [e for entry in past if (e := entry.event) is not None]
             for cap in _caps(past):
-                _check_cap(cap, table, [*spent, *events.values()])
+                _check_cap(cap, table, spent, list(events.values()))
             return [
                 _append(
                     db,
@@ -362,13 +362,13 @@ def _caps(entries: list[Entry]) -> list[Entry]:
     return list({entry.body["neighbours"]: entry for entry in entries if entry.kind == "cap"}.values())
 
 
-def _check_cap(cap: Entry, table: str, events: list[Event]) -> None:
-    """Refuse when these events together cost more than the cap."""
+def _check_cap(cap: Entry, table: str, spent: list[Event], asked: list[Event]) -> None:
+    """Refuse when what is spent and what is asked for together cost more than the cap."""
     most, delta, neighbours = cap.body["epsilon"], cap.body["delta"], Neighbours.parse(cap.body["neighbours"])
-    total = epsilon_of(events, neighbours, delta)
+    total = epsilon_of([*spent, *asked], neighbours, delta)
     if total <= most * (1.0 + _FLOAT_DUST):
         return
-    before = epsilon_of(events[:-1], neighbours, delta)
+    before = epsilon_of(spent, neighbours, delta)
     cost = "no finite epsilon" if math.isinf(total) else f"epsilon {total:.6g}"
     raise Refused(
         f"at most epsilon {most:g} at delta {delta:g} ({neighbours}) for table {table!r}",

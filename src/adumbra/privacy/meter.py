@@ -45,12 +45,14 @@ __all__ = [
     "PartNoise",
     "Till",
     "calibrated",
+    "check_countable",
     "noise_threads",
     "preview_sd",
 ]
 
 Reals = NDArray[np.float64]
 Answer = TypeVar("Answer")
+_LINES = 8
 _LARGEST_ANSWER = 2**27
 """A sum is held in memory whole: a gigabyte of numbers at most."""
 ROWS = "rows"
@@ -167,6 +169,12 @@ def _draws(query: Query, rows: int) -> int:
 
 
 def _scale(query: Query, space: Space, promise: Promise, share: float, rows: int, fresh: bool) -> _Scale:
+    if promise.epsilon > 80.0:
+        raise InputError(
+            "an epsilon that promises something (at most 80)",
+            f"epsilon = {promise.epsilon:g}",
+            "give a smaller epsilon",
+        )
     if promise.neighbours.unit is Unit.CELL and space.row_bound is not None:
         raise InputError(
             "no row bound with unit cell (clipping a row couples its cells)",
@@ -185,7 +193,10 @@ def _scale(query: Query, space: Space, promise: Promise, share: float, rows: int
         bound = sensitivity(query, space, promise.neighbours, "l1")
         return _Scale("laplace", _drawable(bound / (promise.epsilon * share), parts), "pure")
     slack = noise.gaussian_slack_per_draw() * _draws(query, rows)
-    delta = promise.delta - _slack_delta(promise, slack)
+    # The lines of a release share one delta, and each must leave room for the slack of all: sums are at most
+    # _LARGEST_ANSWER draws each, and no mechanism asks for more than _LINES of them.
+    reserve = noise.gaussian_slack_per_draw() * _LARGEST_ANSWER * _LINES if isinstance(query, Sum) else 0.0
+    delta = promise.delta - _slack_delta(promise, max(slack, reserve))
     projections: dict[str, FreshProjection] = {}
     if isinstance(query, RowMap) and fresh and share == 1.0 and promise.neighbours.unit is Unit.ROW:
         projections = _fresh_projections(query, space)
@@ -220,12 +231,6 @@ def _drawable(scale: float, parts: tuple[Part, ...]) -> float:
 
 def _slack_delta(promise: Promise, slack: float) -> float:
     """What the sampler's total-variation slack takes out of delta: (1 + e^epsilon) * slack."""
-    if promise.epsilon > 80.0:
-        raise InputError(
-            "an epsilon that promises something (at most 80)",
-            f"epsilon = {promise.epsilon:g}",
-            "give a smaller epsilon",
-        )
     taken = (1.0 + math.exp(promise.epsilon)) * slack
     if taken > promise.delta / 2:
         raise InputError("a delta above the sampler's own slack", f"delta = {promise.delta:g}", "give a larger delta")
@@ -264,6 +269,8 @@ class Meter:
 
     def __init__(self, rows: PrivateRows, promise: Promise, lines: Mapping[str, float], till: Till) -> None:
         total = sum(lines.values())
+        if len(lines) > _LINES:
+            raise ValueError(f"at most {_LINES} budget lines")
         if not lines or min(lines.values()) <= 0 or total > 1.0 + 1e-12:
             raise ValueError(f"shares of the budget lines must be positive and sum to at most 1, got {dict(lines)}")
         self._rows = rows
@@ -295,7 +302,7 @@ class Meter:
         recipe = None if isinstance(query, Sum) else (query if isinstance(query, RowMap) else query.map).recipe
         fresh = recipe is not None and recipe.seed.claim_freshness()
         calibration = calibrated(query, rows.space, self._promise, share=self._open[line], rows=rows.count, fresh=fresh)
-        _check_countable(query, rows.count)
+        check_countable(query, rows.count)
         del self._open[line]
         self._till(line, calibration.event)
         self.done[line] = calibration
@@ -319,7 +326,7 @@ class _SameTable:
         self._now = hashlib.blake2b()
 
     def saw(self, batch: Reals) -> None:
-        self._now.update(np.ascontiguousarray(batch).data)
+        self._now.update((batch + 0.0).data)  # -0.0 is 0.0
 
     def done(self) -> bool:
         """Whether this reading was like the one before."""
@@ -327,7 +334,7 @@ class _SameTable:
         return before is None or before == self._before
 
 
-def _check_countable(query: Query, rows: int) -> None:
+def check_countable(query: Query, rows: int) -> None:
     """Refuse what cannot be summed exactly or drawn, before any charge."""
     if _draws(query, rows) > noise.MAX_DRAWS:
         raise InputError(f"at most {noise.MAX_DRAWS} noisy numbers", f"{_draws(query, rows)}", "release fewer rows")
@@ -392,13 +399,25 @@ def _summed(
     rows: PrivateRows, query: Sum, calibration: Calibration, same: _SameTable | None = None
 ) -> dict[str, Reals]:
     """Exact integer sums over all rows, and then, once, noise. Below 2^53 the order of adding does not matter."""
-    total = {part.name: np.zeros(part.shape) for part in query.parts}
-    for answers in _each_batch(rows, lambda batch: [query.answer(piece) for piece in _pieces(batch)], same):
-        for answer in answers:
-            for name, value in answer.items():
-                if value.shape != total[name].shape:
-                    raise RuntimeError("an answer has another shape than its query says")
-                total[name] += value
+
+    def nothing() -> dict[str, Reals]:
+        return {part.name: np.zeros(part.shape) for part in query.parts}
+
+    def add(total: dict[str, Reals], answer: dict[str, Reals]) -> None:
+        for name, value in answer.items():
+            if value.shape != total[name].shape:
+                raise RuntimeError("an answer has another shape than its query says")
+            total[name] += value
+
+    def whole(batch: Reals) -> dict[str, Reals]:
+        found = nothing()
+        for piece in _pieces(batch):
+            add(found, query.answer(piece))
+        return found
+
+    total = nothing()
+    for answer in _each_batch(rows, whole, same):
+        add(total, answer)
     law, out = calibration.event.noise, {}
     for part in query.parts:
         out[part.name] = noise.add_noise(law, total[part.name], calibration.parts[part.name].steps, part.step)

@@ -16,14 +16,27 @@ from adumbra.core.randomness import PublicSeed
 from adumbra.core.space import Block, Space
 from adumbra.core.validation import at_least
 
-__all__ = ["MOST_CLASSES", "MOST_ROWS", "Columns", "drawing", "in_batches", "parse_label", "rows_to_draw"]
+__all__ = [
+    "MOST_CLASSES",
+    "MOST_COORDINATES",
+    "MOST_ROWS",
+    "Columns",
+    "check_width",
+    "classes_to_draw",
+    "drawing",
+    "in_batches",
+    "parse_label",
+    "rows_to_draw",
+]
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
 
 MOST_CLASSES = 64
 """A label with more values than this is treated like any other column."""
-MOST_ROWS = 10**9
+MOST_COORDINATES = 16_000
+MOST_ROWS = 10**8
+_MOST_UNASKED_ROWS = 10**7  # a noisy number of rows may be absurd
 _FEWEST_ROWS, _MOST_UNASKED = 10_000, 40_000
 _CELLS_UNASKED = 2_500_000
 _BATCH = 2**23  # numbers drawn at a time
@@ -119,11 +132,29 @@ def rows_to_draw(asked: int | None, rows: float, columns: int) -> int:
     (40000, 10000, 48842)
     """
     if asked is None:
-        return max(_FEWEST_ROWS, min(_MOST_UNASKED, _CELLS_UNASKED // max(columns, 1)), round(rows))
+        fewest = max(_FEWEST_ROWS, min(_MOST_UNASKED, _CELLS_UNASKED // max(columns, 1)))
+        return max(fewest, round(min(rows, _MOST_UNASKED_ROWS)))
     at_least(1, "ask for at least one row", rows=asked)
     if asked > MOST_ROWS:
         raise InputError(f"at most {MOST_ROWS} rows", f"{asked}", "ask for fewer --rows")
     return asked
+
+
+def classes_to_draw(sizes: Integers, generator: np.random.Generator) -> NDArray[np.int8]:
+    """The class of every row, in random order; a byte each, since there may be many rows."""
+    groups = np.repeat(np.arange(len(sizes), dtype=np.int8), sizes)
+    generator.shuffle(groups)
+    return groups
+
+
+def check_width(width: int) -> None:
+    """Refuse more coordinates than a second moment can be held for, before anything is built."""
+    if width > MOST_COORDINATES:
+        raise InputError(
+            f"at most {MOST_COORDINATES} encoded coordinates (a value of a category is one) for a second moment",
+            f"{width}",
+            "drop columns or values, or use --mechanism tables",
+        )
 
 
 def drawing(seed: PublicSeed, purpose: str) -> np.random.Generator:

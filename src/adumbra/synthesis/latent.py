@@ -11,6 +11,7 @@ All functions take noisy numbers and the known size of their noise.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -243,8 +244,11 @@ def noise_rows(latent: Latent, groups: NDArray[np.int64], generator: np.random.G
         if np.count_nonzero(members) > 1:
             draw[members] -= draw[members].mean(axis=0)
     root = latent.root
-    if rows >= 2 * width:
-        root = solve_triangular(np.linalg.cholesky(draw.T @ draw / rows), root.T, lower=True, trans="T").T
+    if rows >= 2 * width + 2 * len(latent.shares):
+        # a draw of few rows may have a direction too thin for its digits: it is then left as it came
+        with contextlib.suppress(np.linalg.LinAlgError):
+            lower = np.linalg.cholesky((draw.T @ draw).astype(np.float64) / rows)
+            root = solve_triangular(lower, root.T, lower=True, trans="T").T
     out = draw @ root.T.astype(np.float32)
     out += latent.means.astype(np.float32)[groups]
     return out
