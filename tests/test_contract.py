@@ -118,9 +118,7 @@ def test_without_noise_it_equals_its_non_private_limit_and_with_noise_it_does_no
     budget = ad.Budget(1.0, 1e-6, Unit.ROW)
     with monkeypatch.context() as patch:
         patch.setattr(noise, "add_noise", silent)
-        one, two = (
-            ad.release(people(), SCHEMA, build(name, {}), budget, seed=ad.PublicSeed.given("x")) for _ in "ab"
-        )
+        one, two = (ad.release(people(), SCHEMA, build(name, {}), budget, seed=ad.PublicSeed.given("x")) for _ in "ab")
         assert one.table.equals(two.table)
         exact = measured(one)
     real = measured(ad.release(people(), SCHEMA, build(name, {}), budget, seed=ad.PublicSeed.given("x")))

@@ -124,9 +124,7 @@ def test_cells_of_equal_mass_hold_equal_mass_and_the_ends_apart():
     assert counts[0] == (np.rint(values * GRID) == 0).sum() and counts[-1] == 0
     assert counts[1:-1].max() < 3 * len(values) / 16
     sharper = sharpened([marginal], counts * 1.0, 1.0, len(values), fine)[0]
-    assert sharper.below[1] == pytest.approx(
-        counts[0] / len(values), abs=0.01
-    )  # the atom at 0
+    assert sharper.below[1] == pytest.approx(counts[0] / len(values), abs=0.01)  # the atom at 0
     wanted = np.quantile(values, [0.2, 0.5, 0.9])
     found = sharper.quantile(np.array([0.2, 0.5, 0.9]))
     assert np.abs(found - wanted).max() < 0.01
