@@ -61,6 +61,7 @@ _CLASS_TABLES_FROM = 200.0
 _PILOT_WEIGHT, _RESIDUAL_WEIGHT = 0.6, 0.7
 """Weights of the second moment; those of counts and sums follow (binomial: sensitivity exactly sqrt 2)."""
 _RADIUS = 0.8
+_CLEAR, _WIDE = 15.0, 100
 _UNKNOWN_ROWS = 1000
 """Stands in for the number of rows in rules that must be fixed before a private one is measured."""
 
@@ -171,7 +172,7 @@ class Hybrid:
         answers[_PILOT] = noisy = door.measure(_PILOT, _moments(columns, scores, _PILOT_WEIGHT))
         first = _read(noisy, scores.radius, rows)
         positions, variances = _positions(marginals)
-        cautious = self.need == "model"
+        cautious = self._cautious(setting)
         pilot = fit_pilot(first, variances, cautious)
         residuals = _residuals(columns, pilot, scores.radius)
         query = _moments(columns, _with_residuals(scores, residuals), _RESIDUAL_WEIGHT)
@@ -236,14 +237,25 @@ class Hybrid:
         rest = 1.0 - for_tables
         scores, _ = _scores(columns, None)
         width = scores.dimension
-        # how clear class means are in the first round: semeion 2, digits 5, HAR 15 at epsilon 1
-        moments = setting.preview(rest, _moments(columns, scores, _PILOT_WEIGHT))
-        clarity = rows * math.sqrt(2.0) / (moments * columns.classes * math.sqrt(width))
+        clarity = self._clarity(setting, columns, scores, rest)
         part = 0.05
         if self.need == "model":
-            part = max((0.2 + 0.4 * min(1.0, width / 200)) * min(1.0, clarity / 15), part)
+            part = max((0.2 + 0.4 * min(1.0, width / 200)) * min(1.0, clarity / _CLEAR), part)
         tables = {_TABLES: for_tables / 2, _CLASS_TABLES: for_tables / 2} if by_class else {_TABLES: for_tables}
         return tables | {_PILOT: rest * (1 - part), _RESIDUALS: rest * part}
+
+    def _clarity(self, setting: Setting, columns: Columns, scores: Scores, share: float) -> float:
+        """How far class means stand out from the noise of the first round: semeion 2, digits 5, HAR 16 at epsilon 1."""
+        noise = setting.preview(share, _moments(columns, scores, _PILOT_WEIGHT))
+        rows = setting.rows or _UNKNOWN_ROWS
+        return rows * math.sqrt(2.0) / (noise * columns.classes * math.sqrt(scores.dimension))
+
+    def _cautious(self, setting: Setting) -> bool:
+        """Keep fewer directions, for a model; unless the table is wide and clear, and has many that are real."""
+        columns = self._columns(setting)
+        scores, _ = _scores(columns, None)
+        clear = self._clarity(setting, columns, scores, 1.0 - _TABLE_SHARE[self.need]) >= _CLEAR
+        return self.need == "model" and not (clear and scores.dimension >= _WIDE)
 
     def _bins(self, setting: Setting, shares: Mapping[str, float]) -> tuple[int, int]:
         """Equal cells of a number, and cells of equal mass in the tables by class: as many as the noise leaves room."""
