@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import adumbra.core.sums
 import adumbra.pipeline
+import adumbra.privacy.ledger
 import adumbra.privacy.meter
 import adumbra.table.encode
 from adumbra.core.guarantee import Neighbours, Relation, Unit
@@ -30,6 +33,7 @@ from tests import (
     test_sensitivity,
     test_sums,
     test_sums_audit,
+    test_synthetic,
 )
 
 real_add_noise = noise.add_noise
@@ -259,7 +263,50 @@ def empty_class_counted_as_the_last(patch):
 WEIGHTS = test_sums.WEIGHTS[0]
 LABELLED = "moments by class, mixed"
 
+
+def only_the_first_look_charged(patch):
+    real = adumbra.privacy.ledger.Ledger.charge
+
+    def forgetful(self, *, events, **rest):
+        return real(self, events=dict(list(events.items())[:1]), **rest)
+
+    patch.setattr(adumbra.privacy.ledger.Ledger, "charge", forgetful)
+
+
+def rows_published_although_private(patch):
+    real = adumbra.pipeline.Setting
+
+    def leaky(space, rows, neighbours, seed, preview, labels):
+        return real(space, 60 if rows is None else rows, neighbours, seed, preview, labels)
+
+    patch.setattr(adumbra.pipeline, "Setting", leaky)
+
+
+def model_sees_the_exact_sums(patch):
+    """Noise is added, and thrown away."""
+
+    def useless(law, exact, t, step, **kw):
+        real_add_noise(law, exact, t, step, **kw)
+        return exact * step
+
+    patch.setattr(noise, "add_noise", useless)
+
+
+def _cap_case():
+    with tempfile.TemporaryDirectory() as place:
+        test_synthetic.test_a_cap_refuses_all_looks_or_none("moments", Path(place))
+
+
 CASES = [
+    (only_the_first_look_charged, _cap_case),
+    (
+        rows_published_although_private,
+        lambda: test_synthetic.test_a_private_number_of_rows_is_estimated_and_not_printed("tables"),
+    ),
+    (
+        model_sees_the_exact_sums,
+        lambda: test_contract.test_the_seed_repeats_the_public_part_and_never_the_noise("hybrid"),
+    ),
     (half_noise, test_meter.test_noise_has_the_calibrated_scale_and_no_other),
     (half_noise, test_meter.test_laplace_noise_has_the_calibrated_scale_and_no_other),
     (two_thirds_noise, test_meter.test_noise_has_the_calibrated_scale_and_no_other),
