@@ -68,20 +68,20 @@ class Decoder:
             return draft
         sample = sample[:_SAMPLE]
         at = np.array([positions[j] for j in ordered])
-        scores = np.empty(sample.shape)
+        scores = np.empty(sample.shape[::-1])  # a row for each score: columns are filled one by one
         for j, marginal in enumerate(marginals):
             if marginal.form == "values":
                 start = positions[j]
-                scores[:, start : start + marginal.width] = marginal.vectors[draft._category(sample, j)]
-        orders = [np.argsort(sample[:, a]) for a in at]
+                scores[start : start + marginal.width] = marginal.vectors[draft._category(sample, j)].T
+        orders = np.argsort(sample.T[at], axis=1)
         normal = ndtri((np.arange(len(sample)) + 0.5) / len(sample))
         for step in range(3):
             for j, a, order in zip(ordered, at, orders, strict=True):
                 marginal = marginals[j]
-                scores[order, a] = marginal.scores(marginal.quantile(ndtr(spread[a] * normal + shift[a])))[:, 0]
-            length = np.sqrt(np.einsum("ij,ij->i", scores, scores))
-            cut = scores[:, at] / np.maximum(length / radius, 1.0)[:, None]
-            first, second = cut.mean(axis=0), (cut**2).mean(axis=0)
+                scores[a, order] = marginal.scores(marginal.quantile(ndtr(spread[a] * normal + shift[a])))[:, 0]
+            length = np.sqrt(np.einsum("ij,ij->j", scores, scores))
+            cut = scores[at] / np.maximum(length / radius, 1.0)
+            first, second = cut.mean(axis=1), (cut**2).mean(axis=1)
             if step == 0:
                 wanted = _targets(seen, at, first, second)
             shift[at] = np.clip(shift[at] + (wanted[0] - first) / pilot.scale[at], -1.5, 1.5)
@@ -92,13 +92,14 @@ class Decoder:
     def values(self, latent: Draws, groups: Integers) -> dict[str, Reals]:
         """Columns of these rows, as `Columns.written` wants them."""
         normal = ndtri((np.arange(len(latent)) + 0.5) / len(latent))
+        upright = np.ascontiguousarray(latent.T)
         out = []
         for j, (marginal, a) in enumerate(zip(self.marginals, self.positions, strict=True)):
             if marginal.form == "values":
                 out.append(self._category(latent, j).astype(np.float64))
                 continue
             column = np.empty(len(latent))
-            order = np.argsort(latent[:, a])
+            order = np.argsort(upright[a])
             column[order] = marginal.quantile(ndtr(self.spread[a] * normal + self.shift[a]))
             out.append(column)
         if self.by_class is not None:

@@ -239,10 +239,10 @@ def noise_rows(latent: Latent, groups: NDArray[np.int64], generator: np.random.G
     """
     rows, width = len(groups), latent.means.shape[1]
     draw = generator.standard_normal((rows, width), dtype=np.float32)  # a model's draw needs no more digits
-    for group in range(len(latent.shares)):
-        members = groups == group
-        if np.count_nonzero(members) > 1:
-            draw[members] -= draw[members].mean(axis=0)
+    members = np.eye(len(latent.shares), dtype=np.float32)[groups]
+    # a class with a single row keeps its draw, or it would have none
+    sizes = np.where(members.sum(axis=0) > 1, members.sum(axis=0), np.inf)
+    draw -= ((members.T @ draw) / sizes[:, None]).astype(np.float32)[groups]
     root = latent.root
     if rows >= 2 * width + 2 * len(latent.shares):
         # a draw of few rows may have a direction too thin for its digits: it is then left as it came
