@@ -24,10 +24,9 @@ from adumbra.synthesis.columns import (
     classes_to_draw,
     drawing,
     in_batches,
-    parse_label,
-    rows_to_draw,
 )
 from adumbra.synthesis.decode import ClassTables, Decoder
+from adumbra.synthesis.drawn import DrawnTable
 from adumbra.synthesis.latent import (
     NoisyMoments,
     Pilot,
@@ -67,7 +66,7 @@ _UNKNOWN_ROWS = 1000
 
 
 @dataclass(frozen=True)
-class Hybrid:
+class Hybrid(DrawnTable):
     """Parameters, all public.
 
     * `label`: the column whose classes get their own means (several: each combination); default: the schema's labels.
@@ -76,8 +75,6 @@ class Hybrid:
       between tables and moments, and decides how cautiously directions are kept.
     """
 
-    label: str | tuple[str, ...] = ()
-    rows: int | None = None
     need: str = "model"
 
     name: ClassVar[str] = "hybrid"
@@ -93,9 +90,6 @@ class Hybrid:
         "From no paper. It joins the two designs that win in different places, label by column tables and moments, and "
         "measures the moments a second time in coordinates that the first time suggests."
     )
-    units: ClassVar[tuple[str, ...]] = ("row",)
-    relations: ClassVar[tuple[str, ...]] = ("replace", "zero-out", "add-remove")
-    answers: ClassVar[tuple[str, ...]] = ()
     cites: ClassVar[tuple[Reference, ...]] = (
         Reference(
             "Dong, Roth, Su (2022), Gaussian Differential Privacy, JRSS B 84(1), Corollary 3.3",
@@ -106,8 +100,7 @@ class Hybrid:
     )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "label", parse_label(self.label))
-        rows_to_draw(self.rows, 0, 1)
+        super().__post_init__()
         one_of(tuple(_TABLE_SHARE), need=self.need)
 
     def lines(self, setting: Setting) -> Mapping[str, float]:
@@ -128,17 +121,10 @@ class Hybrid:
         looks[_RESIDUALS] = _moments(columns, _with_residuals(pilot, identity), _RESIDUAL_WEIGHT)
         return with_size_query(setting, looks)
 
-    def size(self, setting: Setting) -> tuple[int, int]:
-        """Rows drawn, and columns."""
-        return rows_to_draw(self.rows, setting.rows or 0, len(setting.space.blocks)), len(setting.space.blocks)
-
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """The noise on shares and on correlations, beside what they are."""
         columns = self._columns(setting)
-        out = [
-            ("rows drawn", str(self.size(setting)[0])),
-            ("classes", str(columns.classes) if columns.groups else "no label: one class"),
-        ]
+        out = self.shape_to_expect(setting)
         if setting.rows:
             out.append(
                 (
@@ -180,7 +166,7 @@ class Hybrid:
         latent = refined(first, _read(noisy, residuals.radius, rows), pilot, cautious)
         generator = drawing(setting.seed, "hybrid")
         table_error = predicted_table_error(tables, answers[_TABLES].sd("pooled"), rows, cells, generator)
-        drawn = rows_to_draw(self.rows, rows, len(setting.space.blocks))
+        drawn = self.rows_drawn(setting, rows)
         sample = np.repeat(np.arange(columns.classes), class_sizes(latent, 2000))
         decoder = Decoder.calibrated(
             columns.features,
@@ -219,7 +205,7 @@ class Hybrid:
         )
 
     def _columns(self, setting: Setting) -> Columns:
-        columns = Columns.split(setting.space, parse_label(self.label), setting.labels)
+        columns = self.columns(setting)
         check_width(sum(block.width for block in columns.features))
         return columns
 

@@ -25,9 +25,8 @@ from adumbra.synthesis.columns import (
     classes_to_draw,
     drawing,
     in_batches,
-    parse_label,
-    rows_to_draw,
 )
+from adumbra.synthesis.drawn import DrawnTable
 from adumbra.synthesis.gaussian import (
     class_counts,
     predicted_correlation_error,
@@ -49,7 +48,7 @@ _FLAT = 0.02  # variance below which a value of a category is treated as if it h
 
 
 @dataclass(frozen=True)
-class Moments:
+class Moments(DrawnTable):
     """Parameters, all public.
 
     * `label`: the column whose classes get their own means (several: each combination); default: the schema's labels.
@@ -58,8 +57,6 @@ class Moments:
       range, which helps a model trained on them; means, spreads and shares of columns are worse.
     """
 
-    label: str | tuple[str, ...] = ()
-    rows: int | None = None
     narrow: bool = False
 
     name: ClassVar[str] = "moments"
@@ -76,9 +73,6 @@ class Moments:
         "From no paper. It drops DPRP's rows, which carry little at small epsilon, and spends everything on moments of "
         "rows whose centre and scale were themselves measured privately."
     )
-    units: ClassVar[tuple[str, ...]] = ("row",)
-    relations: ClassVar[tuple[str, ...]] = ("replace", "zero-out", "add-remove")
-    answers: ClassVar[tuple[str, ...]] = ()
     cites: ClassVar[tuple[Reference, ...]] = (
         Reference(
             "Dwork, Talwar, Thakurta, Zhang (2014), Analyze Gauss, STOC",
@@ -87,10 +81,6 @@ class Moments:
             "booktitle={STOC}, year={2014}}",
         ),
     )
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "label", parse_label(self.label))
-        rows_to_draw(self.rows, 0, 1)
 
     def lines(self, setting: Setting) -> Mapping[str, float]:
         """A fifth of the budget for centre and scale, the rest for the moments."""
@@ -104,18 +94,11 @@ class Moments:
             setting, {_CENTRE: CentreScale(columns.features), _MOMENTS: _second_look(columns, stand_in)}
         )
 
-    def size(self, setting: Setting) -> tuple[int, int]:
-        """Rows drawn, and columns."""
-        return rows_to_draw(self.rows, setting.rows or 0, len(setting.space.blocks)), len(setting.space.blocks)
-
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """How much of the covariance will stand out from the noise."""
         columns = self._columns(setting)
         width = sum(b.width for b in columns.features)
-        out = [
-            ("rows drawn", str(self.size(setting)[0])),
-            ("classes", str(columns.classes) if columns.groups else "no label: one class"),
-        ]
+        out = self.shape_to_expect(setting)
         if setting.rows:
             sd = noise[_MOMENTS].sd / (_SECOND * math.sqrt(2.0)) / setting.rows * _RADIUS**2 * width
             edge = 2 * sd * math.sqrt(width)
@@ -136,7 +119,7 @@ class Moments:
         scale = _Scale.measured(columns, centred, rows)
         noisy = door.measure(_MOMENTS, _second_look(columns, scale))
         model = _fit(scale, noisy, rows, self.narrow)
-        drawn = rows_to_draw(self.rows, rows, len(setting.space.blocks))
+        drawn = self.rows_drawn(setting, rows)
         return Draft(
             columns=None,
             batches=_draw(columns, scale, model, drawn, setting),
@@ -151,7 +134,7 @@ class Moments:
         )
 
     def _columns(self, setting: Setting) -> Columns:
-        columns = Columns.split(setting.space, parse_label(self.label), setting.labels)
+        columns = self.columns(setting)
         check_width(sum(block.width for block in columns.features))
         return columns
 

@@ -17,7 +17,8 @@ from adumbra.core.mechanism import Door, Draft, NoisyParts, Query, Reference, Se
 from adumbra.core.sums import Tables as TablesQuery
 from adumbra.core.validation import at_least
 from adumbra.linalg.simplex import apportion, onto_simplex
-from adumbra.synthesis.columns import Columns, classes_to_draw, drawing, in_batches, parse_label, rows_to_draw
+from adumbra.synthesis.columns import Columns, classes_to_draw, drawing, in_batches
+from adumbra.synthesis.drawn import DrawnTable
 from adumbra.synthesis.marginals import alike, centred, equal_cells
 from adumbra.synthesis.sized import known_rows, measured_arrays, with_size, with_size_query
 
@@ -31,7 +32,7 @@ _UNKNOWN_ROWS = 1000
 
 
 @dataclass(frozen=True)
-class Tables:
+class Tables(DrawnTable):
     """Parameters, all public.
 
     * `label`: the column whose classes get their own tables (several: each combination); default: the schema's labels.
@@ -40,8 +41,6 @@ class Tables:
       more). Levels of small whole numbers, flags and categories have a cell each.
     """
 
-    label: str | tuple[str, ...] = ()
-    rows: int | None = None
     bins: int | None = None
 
     name: ClassVar[str] = "tables"
@@ -57,9 +56,6 @@ class Tables:
         "From no paper: the simplest design that works, and one to beat. All tables are one measurement, whose noise "
         "grows with the root of the number of columns; classes add nothing to it."
     )
-    units: ClassVar[tuple[str, ...]] = ("row",)
-    relations: ClassVar[tuple[str, ...]] = ("replace", "zero-out", "add-remove")
-    answers: ClassVar[tuple[str, ...]] = ()
     cites: ClassVar[tuple[Reference, ...]] = (
         Reference(
             "Balle, Wang (2018), Improving the Gaussian Mechanism for Differential Privacy, ICML, Theorem 8",
@@ -69,8 +65,7 @@ class Tables:
     )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "label", parse_label(self.label))
-        rows_to_draw(self.rows, 0, 1)
+        super().__post_init__()
         if self.bins is not None:
             at_least(1, "give at least one bin", bins=self.bins)
 
@@ -80,22 +75,14 @@ class Tables:
 
     def queries(self, setting: Setting) -> Mapping[str, Query]:
         """All tables."""
-        columns = self._columns(setting)
+        columns = self.columns(setting)
         return with_size_query(setting, {_LINE: _query(columns, self._cells(setting, columns))})
-
-    def size(self, setting: Setting) -> tuple[int, int]:
-        """Rows drawn, and columns."""
-        return rows_to_draw(self.rows, setting.rows or 0, len(setting.space.blocks)), len(setting.space.blocks)
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """The noise on a share."""
-        columns = self._columns(setting)
+        columns = self.columns(setting)
         cells = self._cells(setting, columns)
-        out = [
-            ("rows drawn", str(self.size(setting)[0])),
-            ("classes", str(columns.classes) if columns.groups else "no label: one class"),
-            ("cells", f"{cells.total} in {len(cells.blocks)} columns"),
-        ]
+        out = [*self.shape_to_expect(setting), ("cells", f"{cells.total} in {len(cells.blocks)} columns")]
         if setting.rows:
             sd = noise[_LINE].sd / setting.rows * columns.classes
             out.append(("share of a cell in a class", f"noise of sd {sd:.3g}, if classes are of equal size"))
@@ -103,12 +90,12 @@ class Tables:
 
     def run(self, door: Door, setting: Setting) -> Draft:
         """Measure, clean, draw."""
-        columns = self._columns(setting)
+        columns = self.columns(setting)
         cells = self._cells(setting, columns)
         rows = known_rows(door, setting)
         noisy = door.measure(_LINE, _query(columns, cells))
         counts, tables = _shares(columns, cells, noisy, rows)
-        drawn = rows_to_draw(self.rows, rows, len(setting.space.blocks))
+        drawn = self.rows_drawn(setting, rows)
         sd = noisy.sd(_part(columns)) * math.sqrt(columns.classes) / rows
         return Draft(
             columns=None,
@@ -124,9 +111,6 @@ class Tables:
                 },
             },
         )
-
-    def _columns(self, setting: Setting) -> Columns:
-        return Columns.split(setting.space, parse_label(self.label), setting.labels)
 
     def _cells(self, setting: Setting, columns: Columns) -> Cells:
         if self.bins is not None:

@@ -1,0 +1,47 @@
+"""What all mechanisms that draw a table have in common: a label, a number of rows, and which promises they can make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from adumbra.core.mechanism import Setting
+from adumbra.synthesis.columns import Columns, parse_label, rows_to_draw
+
+__all__ = ["DrawnTable"]
+
+
+@dataclass(frozen=True)
+class DrawnTable:
+    """The label (several: each combination makes a class) and how many rows to draw."""
+
+    label: str | tuple[str, ...] = ()
+    rows: int | None = None
+
+    units: ClassVar[tuple[str, ...]] = ("row",)
+    relations: ClassVar[tuple[str, ...]] = ("replace", "zero-out", "add-remove")
+    answers: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label", parse_label(self.label))
+        rows_to_draw(self.rows, 0, 1)  # refuses what is no number of rows
+
+    def size(self, setting: Setting) -> tuple[int, int]:
+        """Rows drawn, and columns."""
+        return self.rows_drawn(setting, setting.rows or 0), len(setting.space.blocks)
+
+    def rows_drawn(self, setting: Setting, rows: float) -> int:
+        """Rows to draw for a table of so many."""
+        return rows_to_draw(self.rows, rows, len(setting.space.blocks))
+
+    def columns(self, setting: Setting) -> Columns:
+        """Features and classes."""
+        return Columns.split(setting.space, parse_label(self.label), setting.labels)
+
+    def shape_to_expect(self, setting: Setting) -> list[tuple[str, str]]:
+        """The first lines of an outlook."""
+        columns = self.columns(setting)
+        return [
+            ("rows drawn", str(self.size(setting)[0])),
+            ("classes", str(columns.classes) if columns.groups else "no label: one class"),
+        ]
