@@ -18,6 +18,7 @@ from adumbra.core.mechanism import Door, Draft, NoisyParts, Query, Reference, Se
 from adumbra.core.scores import Linear, Lookup, Residuals, Scores
 from adumbra.core.sums import Moments, Tables, symmetric
 from adumbra.core.validation import one_of
+from adumbra.linalg.simplex import apportion
 from adumbra.synthesis.columns import (
     Columns,
     check_width,
@@ -30,7 +31,6 @@ from adumbra.synthesis.drawn import DrawnTable
 from adumbra.synthesis.latent import (
     NoisyMoments,
     Pilot,
-    class_sizes,
     correlation_error,
     fit_pilot,
     noise_rows,
@@ -167,7 +167,7 @@ class Hybrid(DrawnTable):
         generator = drawing(setting.seed, "hybrid")
         table_error = predicted_table_error(tables, answers[_TABLES].sd("pooled"), rows, cells, generator)
         drawn = self.rows_drawn(setting, rows)
-        sample = np.repeat(np.arange(columns.classes), class_sizes(latent, 2000))
+        sample = np.repeat(np.arange(columns.classes), apportion(latent.shares, 2000))
         decoder = Decoder.calibrated(
             columns.features,
             marginals,
@@ -181,7 +181,7 @@ class Hybrid(DrawnTable):
         )
 
         def batches() -> Iterator[Reals]:
-            groups = classes_to_draw(class_sizes(latent, drawn), generator)
+            groups = classes_to_draw(apportion(latent.shares, drawn), generator)
             start = 0
             for size in in_batches(drawn, len(latent.shift)):
                 group = groups[start : start + size].astype(np.int64)

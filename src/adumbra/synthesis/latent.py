@@ -18,14 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from adumbra.linalg.simplex import apportion
 from adumbra.synthesis.gaussian import class_counts, predicted_correlation_error
 
 __all__ = [
     "Latent",
     "NoisyMoments",
     "Pilot",
-    "class_sizes",
     "correlation_error",
     "fit_pilot",
     "noise_rows",
@@ -260,8 +258,3 @@ def correlation_error(latent: Latent, seen: NoisyMoments, pilot: Pilot) -> float
     model *= np.outer(pilot.scale, pilot.scale)
     total = seen.second - np.outer(pilot.centre, pilot.centre)
     return predicted_correlation_error(total, seen.second_sd, model, len(latent.shares) + 2)
-
-
-def class_sizes(latent: Latent, rows: int) -> NDArray[np.int64]:
-    """How many rows of each class."""
-    return apportion(latent.shares, rows)

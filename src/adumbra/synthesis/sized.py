@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from adumbra.core.mechanism import Door, NoisyParts, Query, Setting
 from adumbra.core.sums import Count
 
-__all__ = ["SIZE", "known_rows", "measured_arrays", "with_size", "with_size_query"]
+__all__ = ["known_rows", "measured_arrays", "with_size", "with_size_query"]
 
-SIZE = "size"
+_SIZE = "size"
 _SHARE = 0.02
 
 
@@ -20,19 +20,19 @@ def with_size(setting: Setting, lines: Mapping[str, float]) -> dict[str, float]:
     """The lines, and a small one for the number of rows where that is private."""
     if setting.rows is not None:
         return dict(lines)
-    return {SIZE: _SHARE} | {line: share * (1 - _SHARE) for line, share in lines.items()}
+    return {_SIZE: _SHARE} | {line: share * (1 - _SHARE) for line, share in lines.items()}
 
 
 def with_size_query(setting: Setting, queries: Mapping[str, Query]) -> dict[str, Query]:
     """The queries, and the one for the number of rows where that is private."""
-    return dict(queries) if setting.rows is not None else {SIZE: Count()} | dict(queries)
+    return dict(queries) if setting.rows is not None else {_SIZE: Count()} | dict(queries)
 
 
 def known_rows(door: Door, setting: Setting) -> float:
     """The number of rows: public, or measured now; at least 1, to divide by."""
     if setting.rows is not None:
         return float(max(setting.rows, 1))
-    return max(float(door.measure(SIZE, Count()).values["rows"][0]), 1.0)
+    return max(float(door.measure(_SIZE, Count()).values["rows"][0]), 1.0)
 
 
 def measured_arrays(answers: Mapping[str, NoisyParts]) -> dict[str, NDArray[np.float64]]:
