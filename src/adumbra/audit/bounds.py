@@ -1,0 +1,419 @@
+"""Lower bounds on epsilon from runs of a mechanism, each with a stated confidence.
+
+Every bound here answers the same question: how large must epsilon at least be, if what was counted is not a freak of
+chance? It exceeds the true epsilon with probability at most 1 - confidence, for any mechanism and any scores, however
+badly chosen; a bad score only makes it small. Runs must be independent and of one law, in any order that does not
+depend on their outcome. A larger score says "looks like table `one`"; scores may be infinite, not NaN. One call has
+its confidence; the best of several calls has less, and the caller divides 1 - confidence among them. Proofs:
+docs/proofs/audit-bounds.md.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from adumbra.audit.findings import Measured
+from adumbra.audit.tradeoff import Approximate, Curve, Gaussian, Laplace, check_family, refutes
+from adumbra.core.errors import InputError
+from adumbra.core.validation import at_least, between
+
+__all__ = [
+    "Bound",
+    "by_classifier",
+    "by_family",
+    "by_threshold",
+    "clopper_pearson",
+    "from_counts",
+    "measured_curve",
+    "one_run",
+]
+
+Floats = NDArray[np.float64]
+
+_RANKS = 50  # candidate thresholds from each end of each sample, close together towards the ends
+_CAUTION = 30  # the choice divides its error by this: the best of many candidates was lucky, the rare ones most
+_FEWEST = 30  # runs of each table without which no classifier is worth fitting
+_BOOSTED_ROWS = 20_000  # boosting is the slow one, and learns little from more
+_SURE = 0.999  # a grid point may miss the likeliest rate by a hair
+_DOWN = 1 - 1e-6  # the Gaussian epsilon is rounded up by less, as a promise; a lower bound goes down
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Epsilon is at least `epsilon`, with this confidence."""
+
+    epsilon: float
+    method: str
+    """threshold, approximate, gaussian, laplace, one-run or classifier."""
+    confidence: float
+    runs: int
+    """Draws of the mechanism on both tables, those that chose the event among them; canaries, for one-run."""
+
+
+def clopper_pearson(hits: int, runs: int, confidence: float) -> tuple[float, float]:
+    """Exact interval for a probability; each side fails with at most (1 - confidence) / 2.
+
+    >>> low, high = clopper_pearson(0, 10, 0.95)
+    >>> low, round(high, 4)
+    (0.0, 0.3085)
+    """
+    _check_confidence(confidence)
+    at_least(1, "count at least one run", runs=runs)
+    at_least(0, "count the runs in which the event happened", hits=hits)
+    if hits > runs:
+        raise InputError("at most as many hits as runs", f"{hits} hits in {runs} runs", "count each run once")
+    tail = (1 - confidence) / 2
+    return float(_least(np.array(hits), runs, tail)), float(_most(np.array(hits), runs, tail))
+
+
+def from_counts(
+    hits_one: int, runs_one: int, hits_other: int, runs_other: int, delta: float, confidence: float
+) -> float:
+    """Lower bound on epsilon at delta from one event, fixed beforehand, that is likelier under `one`.
+
+    log((p - delta) / q) with p the lower end for `one` and q the upper end for `other`; 0.0 where that is negative.
+
+    >>> round(from_counts(500, 1000, 100, 1000, 0.0, 0.95), 2)
+    1.36
+    """
+    _check_delta(delta)
+    low, _ = clopper_pearson(hits_one, runs_one, confidence)
+    _, high = clopper_pearson(hits_other, runs_other, confidence)
+    return max(0.0, math.log((low - delta) / high)) if low > delta else 0.0
+
+
+def by_threshold(one: ArrayLike, other: ArrayLike, delta: float, confidence: float) -> Bound:
+    """Lower bound on epsilon at delta, no shape assumed: an event "score above" or "not above" a threshold.
+
+    The first half of the runs chooses threshold, side and direction; the second half, which the choice has not seen,
+    is counted once and gets the whole confidence. With fewer than two runs of a table nothing can be chosen: 0.0.
+    """
+    _check_confidence(confidence)
+    _check_delta(delta)
+    scores = _scores("one", one), _scores("other", other)
+    runs = sum(map(len, scores))
+    (choose_one, test_one), (choose_other, test_other) = map(_halves, scores)
+    if not len(choose_one) or not len(choose_other):
+        return Bound(0.0, "threshold", confidence, runs)
+    cuts, above_one, above_other = _alarms(choose_one, choose_other)
+    tail = (1 - confidence) / 2 / _CAUTION
+    likelier = [  # hits and runs of the likelier table, then of the other: two sides, two directions
+        (above_one, len(choose_one), above_other, len(choose_other)),
+        (len(choose_one) - above_one, len(choose_one), len(choose_other) - above_other, len(choose_other)),
+    ]
+    likelier += [(c, d, a, b) for a, b, c, d in likelier]
+    gains = np.array([_gain(_least(a, b, tail), _most(c, d, tail), delta) for a, b, c, d in likelier])
+    event = int(np.argmax(gains.max(axis=1)))
+    tied = np.flatnonzero(gains[event] == gains[event].max())
+    place = tied[len(tied) // 2]  # the middle of a gap between the tables, not its edge
+    silent, exchanged = bool(event % 2), event >= 2
+    counts = [(int(np.sum((part > cuts[place]) != silent)), len(part)) for part in (test_one, test_other)]
+    if exchanged:
+        counts.reverse()
+    return Bound(from_counts(*counts[0], *counts[1], delta, confidence), "threshold", confidence, runs)
+
+
+def by_family(
+    one: ArrayLike, other: ArrayLike, family: str, delta: float, confidence: float, cut: float | None = None
+) -> Bound:
+    """Lower bound on epsilon at delta for a promise whose trade-off curve is known up to its parameter.
+
+    The alarm is "score above the cut". The largest parameter of the family under which so few false alarms and misses
+    would be a freak of chance is turned into epsilon at delta. Much tighter than `by_threshold` for small delta,
+    because a frequent event speaks for the rare ones. For `gaussian` and `laplace` it refutes "this noise, at this
+    epsilon", which is more than the epsilon alone; `approximate` assumes nothing.
+
+    A `cut` given beforehand (0 for a log-likelihood ratio) is tested on all runs; without one the first half chooses
+    it and the second half tests.
+    """
+    _check_confidence(confidence)
+    check_family(family, delta)
+    test_one, test_other = _scores("one", one), _scores("other", other)
+    runs = len(test_one) + len(test_other)
+    if cut is None:
+        (choose_one, test_one), (choose_other, test_other) = _halves(test_one), _halves(test_other)
+        if not len(choose_one) or not len(choose_other):
+            return Bound(0.0, family, confidence, runs)
+        cuts, above_one, above_other = _alarms(choose_one, choose_other)
+        sizes = len(choose_one), len(choose_other)
+        tail = (1 - confidence) / 2 / _CAUTION
+        cut = float(cuts[np.argmax(_parameter(family, delta, tail, above_one, above_other, *sizes))])
+    elif math.isnan(cut):
+        raise InputError("a number as the cut", "NaN", "give the score above which the alarm is raised")
+    misses, alarms = int(np.sum(test_one <= cut)), int(np.sum(test_other > cut))
+
+    def refuted(parameter: float) -> bool:
+        curve = _curve(family, parameter, delta)
+        return _chance(curve, misses, len(test_one), alarms, len(test_other)) < (1 - confidence) * _SURE
+
+    return Bound(_as_epsilon(family, _refuted_up_to(refuted), delta), family, confidence, runs)
+
+
+def one_run(
+    scores: ArrayLike, secrets: ArrayLike, family: str, delta: float, confidence: float, guesses: int | None = None
+) -> Bound:
+    """Lower bound on epsilon at delta from one run with many canaries.
+
+    Each canary was put in or left out by its own fair coin, its secret (True: in); canary by canary, the run with it
+    and the run without it are neighbours. The `guesses` largest |scores| are guessed, True where the score is above
+    0; the rest abstain. Ties go to the earlier canary. All canaries are guessed if `guesses` is None; the number must
+    be fixed before looking. Epsilon is the smallest of the family that does not make so many right guesses rarer than
+    1 - confidence.
+    """
+    _check_confidence(confidence)
+    check_family(family, delta)
+    values = _scores("scores", scores)
+    hidden = np.asarray(secrets)
+    if hidden.shape != values.shape or not bool(np.all((hidden == 0) | (hidden == 1))):
+        raise InputError("one secret, True or False, for each score", "something else", "give one bit for each canary")
+    canaries = len(values)
+    guesses = canaries if guesses is None else at_least(1, "guess at least one canary", guesses=guesses)
+    if guesses > canaries:
+        raise InputError("at most one guess for each canary", f"{guesses} guesses", f"give at most {canaries}")
+    told = np.argsort(-np.abs(values), kind="stable")[:guesses]
+    correct = int(np.sum((values[told] > 0) == (hidden[told] == 1)))
+
+    def refuted(parameter: float) -> bool:
+        return refutes(_curve(family, parameter, delta), correct, guesses, canaries, 1 - confidence)
+
+    return Bound(_as_epsilon(family, _refuted_up_to(refuted), delta), "one-run", confidence, canaries)
+
+
+def by_classifier(
+    one: ArrayLike, other: ArrayLike, delta: float, confidence: float, seed: int = 0
+) -> tuple[Bound, Floats, Floats]:
+    """Lower bound on epsilon at delta for outputs whose likelihood nobody can write down.
+
+    A row is one output of the mechanism. The first third of each table's rows teaches two models (logistic regression,
+    boosted trees), of which the one that ranks a quarter of them better is taken; the second third chooses the
+    threshold, the last third is counted (`by_threshold`). Also returns the scores of the last two thirds. The same
+    rows and seed give the same bound.
+    """
+    _check_confidence(confidence)
+    _check_delta(delta)
+    rows = _outputs("one", one), _outputs("other", other)
+    if rows[0].shape[1] != rows[1].shape[1]:
+        got = f"{rows[0].shape[1]} and {rows[1].shape[1]} numbers"
+        raise InputError("outputs of one length", got, "flatten each output of the mechanism in the same way")
+    thirds = [len(part) // 3 for part in rows]
+    model = _fitted([part[:third] for part, third in zip(rows, thirds, strict=True)], seed)
+    scores_one, scores_other = (model(part[third:]) for part, third in zip(rows, thirds, strict=True))
+    bound = by_threshold(scores_one, scores_other, delta, confidence)
+    return Bound(bound.epsilon, "classifier", confidence, sum(map(len, rows))), scores_one, scores_other
+
+
+def measured_curve(one: ArrayLike, other: ArrayLike, confidence: float = 0.95, points: int = 60) -> Measured:
+    """False alarms and power of "score above t" for growing t, with an interval for each power by itself."""
+    _check_confidence(confidence)
+    at_least(1, "ask for at least one point", points=points)
+    values, others = np.sort(_scores("one", one)), np.sort(_scores("other", other))
+    pooled = np.sort(np.concatenate([values, others]))
+    # a third of the points evenly, the rest close together towards both ends: a rare leak shows only there
+    ranks = np.geomspace(1, max(1.0, len(pooled) / 2), max(points // 6, 1)).astype(np.int64) - 1
+    ends = pooled[np.concatenate([ranks, len(pooled) - 1 - ranks])]
+    even = pooled[np.linspace(0, len(pooled) - 1, max(points - 4 * len(ranks), 1)).astype(np.int64)]
+    cuts = np.unique(np.concatenate([even, ends, np.nextafter(ends, -np.inf)]))
+    hits = len(values) - np.searchsorted(values, cuts, side="right")
+    alarms = (len(others) - np.searchsorted(others, cuts, side="right")) / len(others)
+    tail = (1 - confidence) / 2
+    low, high = _least(hits, len(values), tail), _most(hits, len(values), tail)
+    lines = (alarms, hits / len(values), low, high)
+    return Measured(*(tuple(np.asarray(line, dtype=float).tolist()) for line in lines))
+
+
+def _least(hits: NDArray[np.int64], runs: int, tail: float) -> Floats:
+    """Lower Clopper-Pearson ends: the probability at which so many hits or more have chance `tail`."""
+    return np.where(hits > 0, special.betaincinv(np.maximum(hits, 1), runs - hits + 1, tail), 0.0)
+
+
+def _most(hits: NDArray[np.int64], runs: int, tail: float) -> Floats:
+    """Upper Clopper-Pearson ends: the probability at which so few hits or fewer have chance `tail`."""
+    return np.where(hits < runs, special.betainccinv(hits + 1, np.maximum(runs - hits, 1), tail), 1.0)
+
+
+def _gain(low: Floats, high: Floats, delta: float) -> Floats:
+    """log((low - delta) / high); minus infinity where delta alone explains the event."""
+    with np.errstate(divide="ignore"):
+        return np.log(np.maximum(low - delta, 0.0)) - np.log(high)
+
+
+def _alarms(one: Floats, other: Floats) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
+    """Candidate cuts from both samples, and how many scores of each lie above.
+
+    Ranks lie close together towards both ends, where the rare events are. Each score v stands for "above v" and, as
+    the cut just below it, for "v or above": without the second, an atom next to a continuous part would be missed.
+    """
+    found, samples = [], [np.sort(one), np.sort(other)]
+    for ordered in samples:
+        ranks = np.geomspace(1, max(1.0, len(ordered) / 2), _RANKS).astype(np.int64) - 1
+        found += [ordered[ranks], ordered[len(ordered) - 1 - ranks]]
+    values = np.concatenate(found)
+    cuts = np.unique(np.concatenate([values, np.nextafter(values, -np.inf)]))
+    above = [len(ordered) - np.searchsorted(ordered, cuts, side="right") for ordered in samples]
+    return cuts, above[0], above[1]
+
+
+def _parameter(
+    family: str,
+    delta: float,
+    tail: float,
+    above_one: NDArray[np.int64],
+    above_other: NDArray[np.int64],
+    runs_one: int,
+    runs_other: int,
+) -> Floats:
+    """Smallest parameter whose curve allows the upper ends of both error rates; may be negative."""
+    misses = _most(runs_one - above_one, runs_one, tail)
+    alarms = _most(above_other, runs_other, tail)
+    with np.errstate(divide="ignore"):
+        if family == "gaussian":
+            return np.asarray(-special.ndtri(misses) - special.ndtri(alarms))
+        if family == "approximate":
+            return np.maximum(_gain(1 - misses, alarms, delta), _gain(1 - alarms, misses, delta))
+        # Laplace: power 1 - misses lies on the first line, on the last, or on the hyperbola between them.
+        middle = -np.log(4 * alarms * misses)
+        line = np.where(misses > 0.5, np.log(1 - misses) - np.log(alarms), np.log(1 - alarms) - np.log(misses))
+        return np.where((misses > 0.5) | (alarms > 0.5), line, middle)
+
+
+def _refuted_up_to(refuted: Callable[[float], bool]) -> float:
+    """Largest parameter that was seen to be refuted; 0.0 if none was."""
+    low, high = 0.0, 1.0
+    if not refuted(low):
+        return 0.0
+    while high < 512 and refuted(high):  # no count refutes as much; a loop without end would hide a mistake
+        low, high = high, 2 * high
+    while high - low > 1e-6 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return low
+
+
+def _chance(curve: Curve, misses: int, runs_one: int, alarms: int, runs_other: int) -> float:
+    """Chance that a promise with this curve gives so few misses and so few false alarms, at the likeliest alarm rate.
+
+    If the true rate of false alarms is x, so few of them have chance a(x), and so few misses at most b(x), the chance
+    at the smallest rate of misses that the curve leaves. Both are independent, and Fisher's test joins them.
+    """
+
+    def product(probits: Floats) -> Floats:
+        rate = special.ndtr(probits)
+        missing = 1 - np.asarray(curve.power(rate), dtype=np.float64)
+        return np.asarray(special.bdtr(alarms, runs_other, rate) * special.bdtr(misses, runs_one, missing))
+
+    low, high = -9.0, 9.0
+    best = 0.0
+    for _ in range(6):  # a grid, and finer ones around its best point
+        grid = np.linspace(low, high, 201)
+        found = product(grid)
+        place = int(np.argmax(found))
+        best = max(best, float(found[place]))
+        low, high = grid[max(place - 2, 0)], grid[min(place + 2, 200)]
+    return best * (1 - math.log(best)) if best > 0 else 0.0
+
+
+def _curve(family: str, parameter: float, delta: float) -> Curve:
+    if family == "gaussian":
+        return Gaussian(parameter)
+    return Laplace(parameter) if family == "laplace" else Approximate(parameter, delta)
+
+
+def _as_epsilon(family: str, parameter: float, delta: float) -> float:
+    epsilon = _curve(family, parameter, delta).epsilon(delta)
+    return epsilon * _DOWN if family == "gaussian" else epsilon
+
+
+class _Scaled:
+    """Columns brought to [-1, 1] on the rows of the fit, so that squares of huge outputs do not overflow."""
+
+    def __init__(self, rows: Floats) -> None:
+        largest = np.abs(rows).max(axis=0)
+        self.scale = np.where(largest > 0, largest, 1.0)
+
+    def __call__(self, rows: Floats) -> Floats:
+        with np.errstate(over="ignore"):
+            return np.clip(rows / self.scale, -1e6, 1e6)
+
+
+class _Model:
+    """A fitted classifier as a score: larger says table `one`."""
+
+    def __init__(self, estimator: Any, scaled: _Scaled) -> None:
+        self.estimator, self.scaled = estimator, scaled
+
+    def __call__(self, rows: Floats) -> Floats:
+        return np.asarray(self.estimator.decision_function(self.scaled(rows)), dtype=np.float64)
+
+
+def _fitted(parts: list[Floats], seed: int) -> _Model:
+    """The better of two models; `parts` are rows of `one` and of `other` that no test will see."""
+    # Imported here: scikit-learn takes a second, and the other bounds do without.
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import roc_auc_score
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    fits = [part[: -(len(part) // 4)] for part in parts]
+    checks = [part[len(fit) :] for part, fit in zip(parts, fits, strict=True)]
+    scaled = _Scaled(np.concatenate(fits))
+    choices = [
+        (make_pipeline(StandardScaler(), LogisticRegression(max_iter=300)), len(max(fits, key=len))),
+        (
+            HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=15, early_stopping=False, random_state=seed),
+            _BOOSTED_ROWS // 2,
+        ),
+    ]
+    best: tuple[float, _Model] | None = None
+    for estimator, limit in choices:
+        taught = [fit[:limit] for fit in fits]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a model that has not converged is still a score
+            estimator.fit(scaled(np.concatenate(taught)), np.repeat([1, 0], [len(part) for part in taught]))
+        model = _Model(estimator, scaled)
+        answers = np.repeat([1, 0], [len(part) for part in checks])
+        quality = float(roc_auc_score(answers, model(np.concatenate(checks))))
+        if best is None or quality > best[0]:
+            best = quality, model
+    assert best is not None
+    return best[1]
+
+
+def _halves(scores: Floats) -> tuple[Floats, Floats]:
+    return scores[: len(scores) // 2], scores[len(scores) // 2 :]
+
+
+def _scores(name: str, values: ArrayLike) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or not len(array):
+        raise InputError(f"a list of scores as {name}, not empty", f"shape {array.shape}", "give each run one score")
+    if bool(np.isnan(array).any()):
+        raise InputError(f"numbers as {name}", "NaN among them", "give every run a score, infinite if need be")
+    return array
+
+
+def _outputs(name: str, rows: ArrayLike) -> Floats:
+    array = np.asarray(rows, dtype=np.float64)
+    if array.ndim != 2 or len(array) < _FEWEST or not array.shape[1]:
+        remedy = "give one row of numbers for each run"
+        raise InputError(f"at least {_FEWEST} rows of outputs as {name}", f"shape {array.shape}", remedy)
+    if bool(np.isnan(array).any()):
+        raise InputError(f"numbers as {name}", "NaN among them", "replace it by a number that no output has")
+    return np.clip(array, -1e300, 1e300)
+
+
+def _check_confidence(confidence: float) -> None:
+    if not 0 < confidence < 1:
+        raise InputError("0 < confidence < 1", f"confidence = {confidence}", "give for example 0.95")
+
+
+def _check_delta(delta: float) -> None:
+    between(0.0, 1.0, "give a delta below 1, for example 1e-6", delta=delta)

@@ -1,0 +1,95 @@
+"""What an audit found: one finding for each promise that was attacked."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["NOT_REFUTED", "REFUTED", "WORDING", "Finding", "Measured", "Report"]
+
+REFUTED, NOT_REFUTED = "REFUTED", "not refuted"
+WORDING = (
+    "An audit can refute a promise, never prove it: 'not refuted' says only that these attacks, on these tables, "
+    "with this many runs, found nothing."
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The attack's trade-off as measured: for growing thresholds, how often each table set off the alarm.
+
+    `low` and `high` bound `power` (Clopper-Pearson, each threshold for itself): a picture, not the verdict.
+    """
+
+    false_alarms: tuple[float, ...]
+    power: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One promise under attack."""
+
+    target: str
+    """Name of a mechanism, or `published/NAME` and the reading of the paper."""
+    neighbours: str
+    """`row/replace`, ...: whose change was to be noticed."""
+    pair: str
+    """The two tables, in words."""
+    epsilon: float
+    """Claimed."""
+    delta: float
+    lower_bound: float
+    """Epsilon is at least this, with the stated confidence."""
+    confidence: float
+    method: str
+    """The bound that gave it: threshold, gaussian, laplace, one-run, classifier."""
+    runs: int
+    """Draws of the mechanism on both tables together (canaries, in a one-run audit)."""
+    seconds: float
+    exact: float | None = None
+    """Epsilon of this pair at this delta, if the noise is what it says it is; None where no formula gives it."""
+    family: str = "approximate"
+    """Shape of the claimed trade-off curve: approximate, gaussian or laplace."""
+    measured: Measured | None = None
+    note: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """In a word."""
+        return REFUTED if self.lower_bound > self.epsilon else NOT_REFUTED
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; `claimed` and `verdict` are what scripts look for. Infinity is written as a word."""
+        out = dataclasses.asdict(self)
+        out["claimed"] = out.pop("epsilon")
+        out["verdict"] = self.verdict
+        if out["exact"] == float("inf"):
+            out["exact"] = "infinite"
+        return out
+
+
+@dataclass(frozen=True)
+class Report:
+    """All findings of one audit. With `confidence`, all lower bounds hold at once."""
+
+    findings: tuple[Finding, ...]
+    confidence: float
+    library: str
+
+    @property
+    def refuted(self) -> tuple[Finding, ...]:
+        """Those whose promise cannot hold."""
+        return tuple(finding for finding in self.findings if finding.verdict == REFUTED)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "wording": WORDING,
+            "library": self.library,
+            "confidence": self.confidence,
+            "refuted": len(self.refuted),
+            "findings": [finding.to_json() for finding in self.findings],
+        }
