@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["best_dimension", "dppro", "squared_distance", "theorem_2_sigma"]
+__all__ = ["best_dimension", "dppro", "noisy_projection", "squared_distance", "theorem_2_sigma"]
 
 Reals = NDArray[np.float64]
 
@@ -34,7 +34,12 @@ def dppro(
     """Algorithm 1: returns (R, P, sigma). `sigma` overrides Theorem 2, as the paper's experiments do."""
     matrix = rng.normal(0.0, 1.0 / math.sqrt(dimension), (table.shape[1], dimension))
     scale = theorem_2_sigma(epsilon, delta, matrix) if sigma is None else sigma
-    return matrix, table @ matrix + rng.normal(0.0, scale, (table.shape[0], dimension)), scale
+    return matrix, noisy_projection(table, matrix, scale, rng), scale
+
+
+def noisy_projection(table: Reals, matrix: Reals, sigma: float, rng: np.random.Generator) -> Reals:
+    """The last line of Algorithm 1, for a matrix drawn already: P = XR + N(0, sigma^2)."""
+    return np.asarray(table @ matrix + rng.normal(0.0, sigma, (table.shape[0], matrix.shape[1])))
 
 
 def squared_distance(released: Reals, i: int, j: int, sigma: float) -> float:
