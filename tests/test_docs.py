@@ -91,6 +91,99 @@ def test_every_proof_names_its_tests(page):
         assert TEST_NAME.search(text(page)) or BARE_TEST.search(text(page)), f"{page} names no test"
 
 
+PROOFS = [page for page in names(sorted((ROOT / "docs" / "proofs").glob("*.md"))) if not page.endswith("index.md")]
+NAMED_TEST = re.compile(r"`tests/(test_\w+)\.py::(test_\w+)`")
+
+
+def last_table(content: str) -> list[list[str]]:
+    """Cells of the table that a page ends with; nothing if it ends with something else."""
+    found: list[list[str]] = []
+    for line in reversed(content.rstrip().splitlines()):
+        if not line.startswith("|"):
+            break
+        found.append([cell.strip() for cell in line.strip().strip("|").split("|")])
+    return found[::-1]
+
+
+@pytest.mark.parametrize("page", PROOFS)
+def test_every_proof_ends_with_the_tests_that_would_fail(page):
+    head, rule, *rows = last_table(text(page)) or [[], []]
+    assert len(head) == 2 and "test" in head[1] and set("".join(rule)) <= set("-:"), f"{page} ends without such a table"
+    assert len(rows) >= 3, f"{page}: hardly a list of claims"
+    for what, tests in rows:
+        found = NAMED_TEST.findall(tests)
+        assert what and found, f"{page}: no test is named for {what!r}"
+        assert not NAMED_TEST.sub("", tests).strip(" ,"), f"{page}: more than names of tests for {what!r}"
+        for module, function in found:
+            file = ROOT / "tests" / f"{module}.py"
+            assert file.exists() and function in functions(file), f"{page}: {module}::{function} does not exist"
+
+
+def test_every_query_and_every_mechanism_has_its_proof():
+    """A class that the meter can answer, and a mechanism that the catalogue finds, cannot go without a proof."""
+    from adumbra.core.query import RowMap
+    from adumbra.core.sums import RowsAndGram, Sum
+    from adumbra.mechanisms.catalogue import catalogue
+
+    ours = [kind for kind in Sum.__subclasses__() if kind.__module__.startswith("adumbra.")]
+    assert len(ours) >= 5
+    bounds = text("docs/proofs/row-map.md") + text("docs/proofs/sums.md")
+    for kind in (RowMap, RowsAndGram, *ours):
+        assert f"(`{kind.__name__}`)" in bounds, f"no page proves the bound of {kind.__name__}"
+    page = text("docs/proofs/mechanisms.md")
+    for name, mechanism in catalogue().items():
+        assert f"**{name}.**" in page, f"docs/proofs/mechanisms.md says nothing of {name}"
+        ((_, units, relations, *_),) = [row for row in table_rows(page) if row[0] == f"`{name}`"]
+        assert units == ", ".join(mechanism.units)
+        drawing = "replace, zero-out, add-remove"  # written out for the first mechanism that draws rows
+        assert {"the same": drawing, "all": drawing}.get(relations, relations) == ", ".join(mechanism.relations)
+
+
+def table_rows(content: str) -> list[list[str]]:
+    return [
+        [cell.strip() for cell in line.strip().strip("|").split("|")]
+        for line in content.splitlines()
+        if line.startswith("|")
+    ]
+
+
+def test_the_shares_on_the_page_of_mechanisms_are_those_of_the_code():
+    from adumbra.core.guarantee import Relation
+    from adumbra.core.sums import Count
+    from adumbra.mechanisms.catalogue import build
+
+    table, schema = sample()
+    page = text("docs/proofs/mechanisms.md")
+    for name, shares in {
+        "dppro": "rows: 1",
+        "dprp": "rows and second moment: 1",
+        "tables": "tables: 1",
+        "moments": "centre and scale: 0.2; moments: 0.8",
+    }.items():
+        planned = adumbra.plan(table, schema, build(name, {}), adumbra.Budget(1.0))
+        assert "; ".join(f"{line}: {share:g}" for line, share in planned.shares.items()) == shares
+        ((_, _, _, stated, _),) = [row for row in table_rows(page) if row[0] == f"`{name}`"]
+        assert stated == shares
+    for name in ("tables", "moments", "hybrid"):
+        budget = adumbra.Budget(1.0, relation=Relation.ADD_REMOVE)
+        planned = adumbra.plan(table, schema, build(name, {}), budget)
+        assert planned.shares["size"] == 0.02 and isinstance(planned.queries["size"], Count)
+        assert sum(planned.shares.values()) == pytest.approx(1.0)
+
+
+def sample():
+    import polars as pl
+
+    columns = {"a": {"kind": "number", "low": 0, "high": 1}, "y": {"kind": "flag", "role": "label"}}
+    return pl.DataFrame({"a": [0.1, 0.7], "y": [True, False]}), adumbra.Schema.from_dict({"columns": columns})
+
+
+def test_the_list_of_proofs_links_every_page():
+    index = set(LINK.findall(text("docs/proofs/index.md")))
+    missing = [page for page in PROOFS if Path(page).name not in index]
+    assert not missing, f"docs/proofs/index.md does not link {missing}"
+
+
 def patients() -> str:
     """A small table for the commands of README and docs/cli.md."""
     rows = [

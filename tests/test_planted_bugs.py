@@ -1,41 +1,64 @@
 """Plant each bug and see a named test fail: a test that cannot fail proves nothing.
 
 Each case patches one function the way a plausible mistake would, runs the test that should notice, and fails if the
-test still passes.
+test still passes. The test must fail for the right reason: an assertion, or a refusal at the door; a plant that merely
+crashes does not count. docs/planted-bugs.md lists the cases and is checked against them.
+
+Before the cases stand tests that some plants need, the first of them of the whole way from table to noise: whatever the
+mechanism, a neighbouring table moves what meets the noise by no more than was paid for.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import inspect
 import math
-import tempfile
+import re
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
+import adumbra as ad
 import adumbra.core.sums
+import adumbra.mechanisms.tables
 import adumbra.pipeline
 import adumbra.privacy.ledger
 import adumbra.privacy.meter
+import adumbra.publish
 import adumbra.table.encode
-from adumbra.core.guarantee import Neighbours, Relation, Unit
-from adumbra.core.scores import BALL, Scores
-from adumbra.core.space import GRID, HALF, Space
-from adumbra.core.sums import Gram, Moments, Tables
+from adumbra.core.errors import Refused
+from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
+from adumbra.core.query import RowMap
+from adumbra.core.rows import PrivateRows
+from adumbra.core.scores import BALL, Residuals, Scores
+from adumbra.core.space import CATEGORY_STEPS, GRID, HALF, Space
+from adumbra.core.sums import Gram, Moments, RowsAndGram, Tables
+from adumbra.linalg.projections import ROUNDING
+from adumbra.mechanisms.catalogue import build
 from adumbra.privacy import calibrate, noise, sensitivity
+from adumbra.synthesis.drawn import DrawnTable
+from adumbra.table.table import Table
 from tests import (
+    test_accounting,
     test_answers,
+    test_architecture,
     test_contract,
     test_dppro,
     test_encode,
+    test_ledger,
     test_meter,
+    test_review,
     test_sensitivity,
     test_sums,
     test_sums_audit,
     test_synthetic,
 )
+from tests.repeatable import repeatable  # noqa: F401
 
+PAGE = Path(__file__).parents[1] / "docs" / "planted-bugs.md"
 real_add_noise = noise.add_noise
 real_sensitivity = sensitivity.sensitivity
 
@@ -77,8 +100,8 @@ def bound_read_from_data(patch):
         largest = np.abs(encoded.values).max(axis=0, initial=1.0)
         return type(encoded)(np.rint(encoded.values * (HALF / np.maximum(largest, 1.0))), encoded.repairs)
 
-    patch.setattr(adumbra.table.encode, "encode", scaled)
-    patch.setattr(test_encode, "encode", scaled)
+    for place in (adumbra.table.encode, adumbra.pipeline, test_encode):
+        patch.setattr(place, "encode", scaled)
 
 
 def same_noise_twice(patch):
@@ -115,7 +138,14 @@ def replace_as_zero_out(patch):
     def weaker(query, space, neighbours, norm="l2"):
         return real_sensitivity(query, space, Neighbours(neighbours.unit, Relation.ZERO_OUT), norm)
 
+    def every(query, space, norm):
+        return {
+            str(n): weaker(query, space, n, norm) for n in Neighbours.every() if n.relation is not Relation.ADD_REMOVE
+        }
+
     patch.setattr(test_sensitivity, "sensitivity", weaker)
+    patch.setattr(adumbra.privacy.meter, "sensitivity", weaker)
+    patch.setattr(adumbra.privacy.meter, "bounds", every)
 
 
 def span_ignores_a_column(patch):
@@ -262,10 +292,6 @@ def empty_class_counted_as_the_last(patch):
     patch.setattr(adumbra.core.sums.Groups, "of", lambda self, batch: real(self, batch) % self.count)
 
 
-WEIGHTS = test_sums.WEIGHTS[0]
-LABELLED = "moments by class, mixed"
-
-
 def only_the_first_look_charged(patch):
     real = adumbra.privacy.ledger.Ledger.charge
 
@@ -294,91 +320,681 @@ def model_sees_the_exact_sums(patch):
     patch.setattr(noise, "add_noise", useless)
 
 
-def _cap_case():
-    with tempfile.TemporaryDirectory() as place:
-        test_synthetic.test_a_cap_refuses_all_looks_or_none("moments", Path(place))
+def clip_after_projection(patch):
+    """The map sees the whole row; what comes out of it is shortened instead. The check at the door moved along."""
+    real, answer, check, bound = adumbra.pipeline.clip_rows, RowMap.answer, adumbra.privacy.meter._check_bounded, []
+
+    def remembered(values, row_bound):
+        bound[:] = [row_bound]
+        return np.array(values, dtype=float), real(values, row_bound)[1]
+
+    def clipped(self, batch):
+        out = answer(self, batch)
+        length = np.sqrt((out**2).sum(axis=1, keepdims=True)) * self.step
+        return np.trunc(out * np.minimum(1.0, bound[0] / np.maximum(length, 1e-300)))
+
+    patch.setattr(adumbra.pipeline, "clip_rows", remembered)
+    patch.setattr(RowMap, "answer", clipped)
+    patch.setattr(
+        adumbra.privacy.meter,
+        "_check_bounded",
+        lambda batch, space: check(batch, dataclasses.replace(space, row_bound=None)),
+    )
 
 
-CASES = [
-    (only_the_first_look_charged, _cap_case),
-    (
-        rows_published_although_private,
-        lambda: test_synthetic.test_a_private_number_of_rows_is_estimated_and_not_printed("tables"),
+def clip_moved_behind_the_door(patch):
+    """The same, by somebody who forgot the check at the door."""
+    check = adumbra.privacy.meter._check_bounded
+    clip_after_projection(patch)
+    patch.setattr(adumbra.privacy.meter, "_check_bounded", check)
+
+
+def _counted(patch):
+    """The number of rows of the table that was opened last."""
+    real, last = Table.count, []
+
+    def count(self):
+        last[:] = [real(self)]
+        return last[0]
+
+    patch.setattr(Table, "count", count)
+    return last
+
+
+def row_count_always_public(patch):
+    last, real = _counted(patch), adumbra.pipeline.Setting
+    patch.setattr(
+        adumbra.pipeline, "Setting", lambda space, rows, *rest: real(space, last[0] if rows is None else rows, *rest)
+    )
+
+
+def row_count_on_the_card(patch):
+    last, real = _counted(patch), adumbra.publish.Card
+    patch.setattr(adumbra.publish, "Card", lambda **facts: real(**facts | {"table_rows": last[0]}))
+
+
+def as_many_rows_drawn_as_there_are(patch):
+    last, real = _counted(patch), DrawnTable.rows_drawn
+    patch.setattr(DrawnTable, "rows_drawn", lambda self, setting, rows: real(self, setting, last[0]))
+
+
+def gram_without_root_two(patch):
+    """The bound for a row that is added, used for one that is replaced."""
+    real = sensitivity._gram
+
+    def one(query, space, relation, norm):
+        return real(query, space, Relation.ADD_REMOVE, norm)
+
+    patch.setattr(sensitivity, "_gram", one)
+    patch.setitem(sensitivity._SUMS, Gram, one)
+
+
+def triangles_noised_apart(patch):
+    """Both triangles get noise of the upper one's scale, and are then made one by their mean."""
+    real = adumbra.privacy.meter._summed
+
+    def symmetrised(rows, query, calibration, same=None):
+        out = real(rows, query, calibration, same)
+        if "upper" in out:
+            out["upper"] = (out["upper"] + real(rows, query, calibration)["upper"]) / 2
+        return out
+
+    patch.setattr(adumbra.privacy.meter, "_summed", symmetrised)
+
+
+def charge_forgotten(patch):
+    real = adumbra.privacy.meter.Meter.__init__
+
+    def free(self, rows, promise, lines, till):
+        real(self, rows, promise, lines, lambda line, event: None)
+
+    patch.setattr(adumbra.privacy.meter.Meter, "__init__", free)
+
+
+def refusal_swallowed(patch):
+    real = adumbra.privacy.ledger.Ledger.charge
+
+    def lenient(self, **charge):
+        with contextlib.suppress(Refused):
+            return real(self, **charge)
+
+    patch.setattr(adumbra.privacy.ledger.Ledger, "charge", lenient)
+
+
+def cap_checks_each_release_alone(patch):
+    real = adumbra.privacy.ledger._check_cap
+    patch.setattr(adumbra.privacy.ledger, "_check_cap", lambda cap, table, spent, asked: real(cap, table, [], asked))
+
+
+def class_sizes_taken_for_public(patch):
+    """The counts of classes leave without noise; everything else has it."""
+    real = adumbra.privacy.meter._summed
+
+    def bare(rows, query, calibration, same=None):
+        if not isinstance(query, Moments):
+            return real(rows, query, calibration, same)
+        counted = []
+
+        def remembered(batch):
+            found = Moments.answer(query, batch)
+            counted.append(found["counts"])
+            return found
+
+        object.__setattr__(query, "answer", remembered)
+        out = real(rows, query, calibration, same)
+        return out | {"counts": sum(counted) * calibration.parts["counts"].step}
+
+    patch.setattr(adumbra.privacy.meter, "_summed", bare)
+
+
+def label_passed_around_the_noise(patch):
+    """A label must be clean to train on: the last coordinate of every row leaves as it is."""
+    real = adumbra.privacy.meter._answers
+
+    def clean(rows, query, calibration, same=None):
+        exact = (query.answer(batch) for batch in rows._for_the_meter())
+        for noisy, truth in zip(real(rows, query, calibration, same), exact, strict=True):
+            noisy[:, -1] = truth[:, -1] * query.answer_step
+            yield noisy
+
+    patch.setattr(adumbra.privacy.meter, "_answers", clean)
+
+
+def small_cells_suppressed(patch):
+    """A rule of statistical offices, applied to the true counts: a cell of fewer than five people is set to 0."""
+    mechanism, seen = adumbra.mechanisms.tables, {}
+    answer, shares = Tables.answer, mechanism._shares
+
+    def remembered(self, batch):
+        out = answer(self, batch)
+        for part, counts in out.items():
+            seen[part] = seen.get(part, 0.0) + counts
+        return out
+
+    def peeking(columns, cells, noisy, rows):
+        few = 5 * adumbra.core.sums.COUNT_STEPS
+        values = {part: np.where(seen.pop(part) < few, 0.0, value) for part, value in noisy.values.items()}
+        return shares(columns, cells, dataclasses.replace(noisy, values=values), rows)
+
+    patch.setattr(Tables, "answer", remembered)
+    patch.setattr(mechanism, "_shares", peeking)
+
+
+def mechanism_opens_the_rows(patch):
+    text = (
+        test_architecture.MODULES["mechanisms/tables.py"]
+        + "\n\ndef peek(door):\n    return door._rows._for_the_meter()\n"
+    )
+    patch.setitem(test_architecture.MODULES, "mechanisms/tables.py", text)
+
+
+def owner_rehearses_the_real_table(patch):
+    text = (
+        test_architecture.MODULES["cli/plans.py"] + "\n\ndef preview(job):\n    return list(rehearse(job, print, 3))\n"
+    )
+    patch.setitem(test_architecture.MODULES, "cli/plans.py", text)
+
+
+def later_look_gets_what_an_earlier_one_says(patch):
+    """The share of a second look is what the first look says it deserves."""
+    real = adumbra.privacy.meter.Meter.measure
+
+    def greedy(self, line, query):
+        noisy = real(self, line, query)
+        for left in self._open:
+            self._open[left] *= 1.0 + 0.1 * float(abs(np.tanh(noisy.values["sums"][0])))
+        return noisy
+
+    patch.setattr(adumbra.privacy.meter.Meter, "measure", greedy)
+
+
+def changed_table_not_noticed(patch):
+    patch.setattr(adumbra.privacy.meter._SameTable, "done", lambda self: True)
+
+
+def fresh_rows_taken_for_emptied_ones(patch):
+    real = adumbra.privacy.meter.row_distance
+    patch.setattr(adumbra.privacy.meter, "row_distance", lambda space, relation: real(space, Relation.ZERO_OUT))
+
+
+def fresh_matrix_taken_for_exact(patch):
+    real = adumbra.privacy.meter._fresh_projections
+
+    def exact(query, space):
+        return {key: dataclasses.replace(fresh, rounding=0.0) for key, fresh in real(query, space).items()}
+
+    patch.setattr(adumbra.privacy.meter, "_fresh_projections", exact)
+
+
+def smaller_account_taken(patch):
+    """Of two true sentences, about this matrix and about all of them, the one that asks for less noise."""
+    real = adumbra.privacy.meter._scale
+
+    def luckier(query, space, promise, share, rows, fresh):
+        found = [real(query, space, promise, share, rows, account) for account in {fresh, False}]
+        return min(found, key=lambda scale: scale.scale)
+
+    patch.setattr(adumbra.privacy.meter, "_scale", luckier)
+
+
+def residuals_of_a_float_matrix(patch):
+    """A product whose last bit depends on the batch, and a cut towards zero that makes a step of it."""
+    real = Residuals.__post_init__
+
+    def unrounded(self):
+        matrix = np.array(self.matrix, dtype=float)
+        real(self)
+        object.__setattr__(self, "matrix", matrix)
+
+    patch.setattr(Residuals, "__post_init__", unrounded)
+
+
+def dearest_event_stands_for_all(patch):
+    """Two answers about one person, each at epsilon 1, called epsilon 1."""
+    real = test_accounting.epsilon_of
+
+    def dearest(events, neighbours, delta):
+        return max((real([event], neighbours, delta) for event in events), default=0.0)
+
+    patch.setattr(test_accounting, "epsilon_of", dearest)
+    patch.setattr(adumbra.privacy.ledger, "epsilon_of", dearest)
+
+
+LABELLED = "moments by class, mixed"
+WEIGHTS = test_sums.WEIGHTS[0]
+
+
+# ---- the whole way, from a table to what meets the noise
+
+
+CORNERS = [
+    {"age": 0, "score": -5.0, "children": 0, "smoker": False, "ward": "north", "grade": 1, "ill": "no"},
+    {"age": 100, "score": 5.0, "children": 9, "smoker": True, "ward": "west", "grade": 4, "ill": "yes"},
+    {"age": 100, "score": 5.0, "children": 9, "smoker": True, "ward": "west", "grade": 4, "ill": "no"},
+    dict.fromkeys(test_synthetic.MIXED["columns"]),
+]
+SCHEMA = ad.Schema.from_dict(test_synthetic.MIXED)
+ONE_RUN = [
+    *((name, relation, None) for name in test_synthetic.DRAWING for relation in Relation if name != "auto"),
+    *(
+        (name, relation, bound)
+        for name in ("dppro", "dprp")
+        for relation in list(Relation)[:2]
+        for bound in (None, 0.4)
     ),
-    (
-        model_sees_the_exact_sums,
-        lambda: test_contract.test_the_seed_repeats_the_public_part_and_never_the_noise("hybrid"),
-    ),
-    (half_noise, test_meter.test_noise_has_the_calibrated_scale_and_no_other),
-    (half_noise, test_meter.test_laplace_noise_has_the_calibrated_scale_and_no_other),
-    (two_thirds_noise, test_meter.test_noise_has_the_calibrated_scale_and_no_other),
-    (half_sigma, lambda: test_meter.test_calibration_costs_what_was_promised(1.0, test_meter.CELL.neighbours)),
-    (skipped_row_clip, test_dppro.test_row_clip_bounds_what_leaves),
-    (skipped_range_clip, test_dppro.test_out_of_range_cells_are_clipped),
-    (bound_read_from_data, test_encode.test_scaling_comes_from_the_schema_and_never_from_the_data),
-    (same_noise_twice, test_meter.test_noise_is_never_shared_between_rows_columns_batches_or_runs),
-    (same_noise_twice, lambda: test_contract.test_the_seed_repeats_the_public_part_and_never_the_noise("dppro")),
-    (noise_shared_between_rows, test_meter.test_noise_is_never_shared_between_rows_columns_batches_or_runs),
-    (one_hot_as_one_column, test_sensitivity.test_one_hot_change_counts_both_coordinates),
-    (one_hot_as_one_column, test_sensitivity.test_no_cell_change_exceeds_the_bound_and_the_worst_reaches_it),
-    (add_remove_as_replace, test_sensitivity.test_row_map_refuses_add_remove_by_name),
-    (add_remove_as_replace, test_dppro.test_row_map_under_add_remove_is_refused_and_leaks_no_row_count),
-    (replace_as_zero_out, test_sensitivity.test_no_pair_of_rows_exceeds_the_bound),
-    (span_ignores_a_column, test_sensitivity.test_no_pair_of_rows_exceeds_the_bound),
-    (charge_after_measuring, test_meter.test_charge_comes_before_any_row_is_read),
-    (line_spent_twice, test_meter.test_a_line_is_spent_once_and_answers_are_read_once),
-    (seed_always_fresh, test_meter.test_fresh_seed_gets_the_mixture_once_and_reuse_gets_per_matrix),
-    (seed_always_fresh, test_meter.test_given_seed_never_gets_the_mixture),
-    (door_does_not_look, test_meter.test_unclipped_rows_never_get_out),
-    (slack_forgotten, test_dppro.test_slack_of_the_sampler_is_inside_delta),
-    (distance_not_debiased, test_answers.test_distances_are_unbiased_and_intervals_cover),
-    (error_without_projection, test_answers.test_intervals_cover_when_the_projection_dominates),
-    (root_two_for_all_weights, test_sums.test_a_tenth_and_twice_forty_five_hundredths_exceed_the_root_of_two),
-    (root_two_for_all_weights, lambda: test_sums.test_worst_pair_of_moments(WEIGHTS)),
-    (root_two_for_all_weights, lambda: test_sums.test_climbing_finds_no_violating_pair_of_moments(WEIGHTS, True)),
-    (upper_triangle_weighed(1.0), lambda: test_sums.test_noise_of_every_part_has_its_scale_and_no_other("gram")),
-    (upper_triangle_weighed(1.0), test_sums.test_worst_pair_of_a_gram_in_a_ball_and_in_a_box),
-    (upper_triangle_weighed(2.0), test_sums.test_worst_pair_of_a_gram_in_a_ball_and_in_a_box),
-    (upper_triangle_weighed(2.0), lambda: test_sums.test_no_neighbouring_row_exceeds_the_bound("gram, mixed")),
-    (scores_not_clipped, test_sums.test_scores_lie_in_the_ball_whatever_the_centre_and_the_scale),
-    (scores_not_clipped, test_sums.test_scores_keep_directions_and_inner_points),
-    (scores_not_clipped, lambda: test_sums.test_climbing_finds_no_violating_pair_of_moments(WEIGHTS, True)),
-    (added_row_for_a_replaced_one, lambda: test_sums.test_worst_pair_of_tables(1.0, 0.0)),
-    (added_row_for_a_replaced_one, test_sums.test_worst_pair_of_centre_and_scale),
-    (
-        added_row_for_a_replaced_one,
-        lambda: test_sums_audit.test_the_claim_is_not_refuted_and_the_attack_has_power("tables"),
-    ),
-    (class_change_ignored, lambda: test_sums.test_worst_pair_of_moments((3.0, 0.1, 0.1))),
-    (
-        class_change_ignored,
-        lambda: test_sums_audit.test_the_claim_is_not_refuted_and_the_attack_has_power("moments, two classes"),
-    ),
-    (grouped_table_not_counted, lambda: test_sums.test_worst_pair_of_tables(0.6, 1.3)),
-    (
-        grouped_table_not_counted,
-        lambda: test_sums_audit.test_the_claim_is_not_refuted_and_the_attack_has_power("tables"),
-    ),
-    (gram_thought_free, lambda: test_sums.test_worst_pair_of_rows_and_gram("identity", 4.0)),
-    (gram_thought_free, test_sums.test_noise_of_rows_and_gram_is_calibrated_together),
-    (noise_for_each_batch, lambda: test_sums.test_noise_of_every_part_has_its_scale_and_no_other("tables")),
-    (half_noise_on_one_part, lambda: test_sums.test_noise_of_every_part_has_its_scale_and_no_other("moments")),
-    (half_noise_on_one_part, test_sums.test_noise_of_rows_and_gram_is_calibrated_together),
-    (all_parts_one_noise, lambda: test_sums.test_noise_of_every_part_has_its_scale_and_no_other("moments")),
-    (empty_class_counted_as_the_last, lambda: test_sums.test_answers_are_what_the_definition_says(LABELLED)),
-    (empty_class_counted_as_the_last, test_sums.test_empty_flags_and_categories_have_no_cell_and_no_class),
 ]
 
 
+def neighbours_of(relation):
+    """Pairs of tables: twelve people and one more, who is another, is empty, or is not there."""
+    rest = test_synthetic.mixed(12, seed=3)
+    alone = [pl.DataFrame([row], schema=rest.schema) for row in CORNERS]
+    whole = [pl.concat([one, rest]) for one in alone]
+    if relation is Relation.ADD_REMOVE:
+        return [(table, rest) for table in whole]
+    if relation is Relation.ZERO_OUT:
+        return [(table, whole[3]) for table in whole[:3]]
+    return [(whole[0], other) for other in whole[1:]]
+
+
+def moved(one, other, mechanism, budget, row_bound):
+    """How far the second table is from the first in everything that meets noise, in units of that noise.
+
+    Both get the same noisy answers, so that later looks ask the same; and so what is released must be the same too.
+    """
+    said, changes, add_noise, folders = [], [], noise.add_noise, []
+
+    def first(law, exact, t, step, **kw):
+        said.append((np.array(exact, dtype=float), t, add_noise(law, exact, t, step, **kw)))
+        return said[-1][-1]
+
+    def second(law, exact, t, step, **kw):
+        before, scale, noisy = said[len(changes)]
+        assert t == scale, "the noise depends on the table"
+        changes.append((np.asarray(exact, dtype=float) - before).ravel() / t)
+        return noisy
+
+    for table, spy in ((one, first), (other, second)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(noise, "add_noise", spy)
+            seed = ad.PublicSeed.given("moved")
+            folders.append(ad.release(table, SCHEMA, mechanism, budget, seed=seed, row_bound=row_bound))
+    assert len(changes) == len(said)
+    cards = [{**f.card.model_dump(), "release_id": "", "created": "", "files": {}} for f in folders]
+    assert cards[0] == cards[1] and folders[0].table.equals(folders[1].table), "something went around the noise"
+    assert all(np.array_equal(array, folders[1].arrays[key]) for key, array in folders[0].arrays.items())
+    return np.concatenate(changes)
+
+
+@pytest.mark.parametrize(("name", "relation", "row_bound"), ONE_RUN)
+def test_no_neighbour_moves_what_meets_the_noise_by_more_than_was_paid(name, relation, row_bound):
+    """Every look of a release together: in L2 at most the mu of the promise; in L1, without a delta, its epsilon.
+
+    And what did not meet the noise is the same for both tables, down to the card.
+    """
+    options = {"dppro": {"dimension": 5}, "dprp": {}}.get(name, {"rows": 3})
+    pairs = neighbours_of(relation)
+    for delta, paid in ((1e-5, calibrate.mu_for(2.0, 1e-5)), (0.0, 2.0)):
+        budget = ad.Budget(2.0, delta, Unit.ROW, relation)
+        found = [moved(*pair, build(name, options), budget, row_bound) for pair in (pairs if delta else pairs[:1])]
+        sizes = [float(np.linalg.norm(change, 1 if delta == 0 else 2)) for change in found]
+        assert max(sizes) <= paid, f"{max(sizes):.4g} moved, {paid:.4g} paid"
+        assert delta == 0 or max(sizes) >= 0.25 * paid, f"no power: {max(sizes):.4g} of {paid:.4g}"
+
+
+def test_rows_are_clipped_before_they_are_mapped(monkeypatch):
+    """A long row and the same row cut to the bound beforehand give one answer: length is taken from the row itself."""
+    bound = 0.25
+    schema = ad.Schema.from_dict({"columns": {c: {"kind": "number", "low": -1, "high": 1} for c in "abc"}})
+    long, short = np.array([[0.9, 0.6, -0.3]]), np.array([[0.9, 0.6, -0.3]])
+    short *= 2 * bound / np.linalg.norm(short)  # a range of 2 is 1 in encoded units
+    monkeypatch.setattr(noise, "add_noise", lambda law, exact, t, step, **_: np.asarray(exact, dtype=float) * step)
+    answers = [
+        ad.release(
+            pl.DataFrame(rows, schema=list("abc")),
+            schema,
+            ad.DPPro(dimension=2, projection="gaussian"),
+            ad.Budget(1.0),
+            seed=ad.PublicSeed.given("clip"),
+            row_bound=bound,
+        ).table.to_numpy()
+        for rows in (long, short)
+    ]
+    assert np.allclose(*answers, atol=1e-3)
+
+
+@pytest.mark.parametrize("relation", [Relation.REPLACE, Relation.ZERO_OUT])
+@pytest.mark.parametrize("row_bound", [None, HALF])
+def test_a_fresh_projection_is_paid_for_the_farthest_rows(row_bound, relation):
+    """Distance and rounding that enter the noise are at least those of the worst pair; a bound only just holds them."""
+    space = test_sensitivity.make_space([("number", 1)] * 3 + [("category", 3)], row_bound)
+    one = np.array([HALF] * 3 + [CATEGORY_STEPS, 0, 0], dtype=float)
+    other = -one if relation is Relation.REPLACE else np.zeros(6)
+    other[3:] = [0, CATEGORY_STEPS, 0] if relation is Relation.REPLACE else 0
+    if row_bound is not None:  # antipodal numbers, which leave the category empty, are as far apart as a ball allows
+        one[3:] = other[3:] = 0
+        one, other = (row * min(1.0, row_bound / max(np.linalg.norm(row), 1.0)) for row in (one, other))
+    z = (one - other) / GRID
+    promise = Promise(1.0, 1e-6, Neighbours(Unit.ROW, relation))
+    query = test_meter.gaussian_map(ad.PublicSeed.fresh(), 8, space)
+    event = adumbra.privacy.meter.calibrated(query, space, promise, share=1.0, rows=9, fresh=True).event
+    fresh = event.fresh[str(promise.neighbours)]
+    # every entry of the matrix may be off by half a step, all in the direction of the change
+    rounding = np.abs(z).sum() * math.sqrt(8) * ROUNDING / 2
+    assert np.linalg.norm(z) <= fresh.distance <= 1.001 * np.linalg.norm(z)
+    assert rounding <= fresh.rounding <= 2 * rounding
+    needed = calibrate.fresh_sigma_for(1.0, 1e-6, 8, float(np.linalg.norm(z)), float(rounding))
+    assert needed * (1 - 1e-9) <= event.scale <= 1.001 * needed
+
+
+def test_a_lucky_matrix_gets_no_less_noise():
+    """One column, one dimension: half of all matrices shrink every change, and would need less noise than the rest."""
+    space = test_sensitivity.make_space([("number", 1)])
+    maps = [test_meter.gaussian_map(ad.PublicSeed.fresh(), 1, space) for _ in range(12)]
+    scales = {
+        adumbra.privacy.meter.calibrated(query, space, test_meter.ROW, share=1.0, rows=1, fresh=True).event.scale
+        for query in maps
+    }
+    assert len(scales) == 1
+
+
+def test_a_table_that_changes_between_rows_and_second_moment_is_refused():
+    """One row, another value: both halves were calibrated at one pair of tables, so they must have seen one table."""
+    space = test_sums.space_of("number")
+    for values, same in (([5.0, 6.0], False), ([5.0, 5.0], True)):
+        told = iter(values)
+        rows = PrivateRows(space, 1, lambda told=told: iter([np.full((1, 1), next(told))]))
+        meter = adumbra.privacy.meter.Meter(rows, test_sums.WEAK, {"a": 1.0}, lambda *_: None)
+        noisy = meter.measure("a", RowsAndGram(test_sums.map_of("identity", space, 1), 1.0))
+        with contextlib.nullcontext() if same else pytest.raises(ad.InputError, match="changed"):
+            list(noisy.rows.batches)
+
+
+def test_residuals_on_the_edge_of_a_step_depend_on_their_row_alone():
+    """The radius puts a row's residual on a whole step, as its product comes out in company."""
+    rng = np.random.default_rng(0)
+    rows = np.rint(rng.normal(size=(40, 12)) * HALF / 5)
+    given = Residuals(rng.normal(size=(12, 1)), None, np.zeros((1, 1)), 1.0)
+    whole = test_sums.ball_scores(12, 0).of(rows)
+    for company in (2, 3, 5, 8, 13, 40):
+        together = (whole[:company] @ given.matrix)[:, 0] / BALL
+        for row in range(company):
+            residuals = Residuals(given.matrix, None, np.zeros((1, 1)), 2 * abs(float(together[row])))
+            scores = test_sums.ball_scores(12, 0, residuals)
+            assert np.array_equal(scores.of(rows[:company])[row], scores.of(rows[row : row + 1])[0]), (company, row)
+
+
+def test_a_later_look_that_was_not_planned_is_refused():
+    """What an earlier answer suggests may change what is asked, never its noise: that was charged before."""
+
+    class Other(ad.Moments):
+        def queries(self, setting):
+            asked = super().queries(setting)
+            return asked | {"moments": dataclasses.replace(asked["moments"], second=2.0)}
+
+    said = []
+
+    def heard(law, exact, t, step, **kw):
+        said.append(np.shape(exact))
+        return real_add_noise(law, exact, t, step, **kw)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(RuntimeError, match="planned and charged"):
+        patch.setattr(noise, "add_noise", heard)
+        ad.release(test_synthetic.mixed(9), SCHEMA, Other(rows=3), ad.Budget(1.0))
+    assert said == [(3,), (3,), (9,)]  # the first look: sums, squares, shares
+
+
+def test_only_audits_measure_without_a_charge():
+    """A door is opened in one file, and the way around the ledger is for tables that an audit makes up."""
+    makers = {module for module, text in test_architecture.MODULES.items() if re.search(r"\bMeter\(", text)}
+    assert makers - {"privacy/meter.py"} == {"pipeline.py"}
+    free = test_architecture.users_of("rehearse") - {"pipeline.py"}
+    assert all(module.startswith("audit/") for module in free), free
+
+
+def bug(plant, test, *arguments):
+    """One case: what is planted, the test that must fail, and what it is called with."""
+    return plant, test, arguments
+
+
+CASES = [
+    bug(only_the_first_look_charged, test_synthetic.test_a_cap_refuses_all_looks_or_none, "moments"),
+    bug(
+        rows_published_although_private,
+        test_synthetic.test_a_private_number_of_rows_is_estimated_and_not_printed,
+        "tables",
+    ),
+    bug(row_count_always_public, test_contract.test_a_private_number_of_rows_is_nowhere_in_the_release, "moments"),
+    bug(row_count_on_the_card, test_contract.test_a_private_number_of_rows_is_nowhere_in_the_release, "tables"),
+    bug(
+        as_many_rows_drawn_as_there_are,
+        test_synthetic.test_a_private_number_of_rows_is_estimated_and_not_printed,
+        "tables",
+    ),
+    bug(model_sees_the_exact_sums, test_contract.test_the_seed_repeats_the_public_part_and_never_the_noise, "hybrid"),
+    bug(half_noise, test_meter.test_noise_has_the_calibrated_scale_and_no_other),
+    bug(half_noise, test_meter.test_laplace_noise_has_the_calibrated_scale_and_no_other),
+    bug(half_noise, test_sums.test_noise_of_every_part_has_its_scale_and_no_other, "moments"),
+    bug(two_thirds_noise, test_meter.test_noise_has_the_calibrated_scale_and_no_other),
+    bug(half_sigma, test_meter.test_calibration_costs_what_was_promised, 1.0, test_meter.CELL.neighbours),
+    bug(half_sigma, test_sums.test_calibration_costs_what_was_promised, test_sums.COSTED[0]),
+    bug(skipped_row_clip, test_dppro.test_row_clip_bounds_what_leaves),
+    bug(skipped_range_clip, test_dppro.test_out_of_range_cells_are_clipped),
+    bug(clip_moved_behind_the_door, test_dppro.test_row_clip_bounds_what_leaves),
+    bug(clip_after_projection, test_rows_are_clipped_before_they_are_mapped),
+    bug(
+        clip_after_projection,
+        test_no_neighbour_moves_what_meets_the_noise_by_more_than_was_paid,
+        "dprp",
+        Relation.REPLACE,
+        0.4,
+    ),
+    bug(bound_read_from_data, test_encode.test_scaling_comes_from_the_schema_and_never_from_the_data),
+    bug(
+        bound_read_from_data,
+        test_no_neighbour_moves_what_meets_the_noise_by_more_than_was_paid,
+        "tables",
+        Relation.ADD_REMOVE,
+        None,
+    ),
+    bug(same_noise_twice, test_meter.test_noise_is_never_shared_between_rows_columns_batches_or_runs),
+    bug(same_noise_twice, test_contract.test_the_seed_repeats_the_public_part_and_never_the_noise, "dppro"),
+    bug(noise_shared_between_rows, test_meter.test_noise_is_never_shared_between_rows_columns_batches_or_runs),
+    bug(one_hot_as_one_column, test_sensitivity.test_one_hot_change_counts_both_coordinates),
+    bug(one_hot_as_one_column, test_sensitivity.test_no_cell_change_exceeds_the_bound_and_the_worst_reaches_it),
+    bug(add_remove_as_replace, test_sensitivity.test_row_map_refuses_add_remove_by_name),
+    bug(add_remove_as_replace, test_dppro.test_row_map_under_add_remove_is_refused_and_leaks_no_row_count),
+    bug(replace_as_zero_out, test_sensitivity.test_no_pair_of_rows_exceeds_the_bound),
+    bug(
+        replace_as_zero_out,
+        test_no_neighbour_moves_what_meets_the_noise_by_more_than_was_paid,
+        "dprp",
+        Relation.REPLACE,
+        0.4,
+    ),
+    bug(span_ignores_a_column, test_sensitivity.test_no_pair_of_rows_exceeds_the_bound),
+    bug(charge_after_measuring, test_meter.test_charge_comes_before_any_row_is_read),
+    bug(charge_forgotten, test_synthetic.test_a_cap_refuses_all_looks_or_none, "tables"),
+    bug(charge_forgotten, test_review.test_a_refused_charge_cannot_be_passed_by),
+    bug(refusal_swallowed, test_synthetic.test_a_cap_refuses_all_looks_or_none, "tables"),
+    bug(refusal_swallowed, test_review.test_a_refused_charge_cannot_be_passed_by),
+    bug(owner_rehearses_the_real_table, test_only_audits_measure_without_a_charge),
+    bug(cap_checks_each_release_alone, test_ledger.test_the_composition_counts_not_each_release),
+    bug(dearest_event_stands_for_all, test_accounting.test_gaussian_answers_compose_as_one, 1.0, 1e-6),
+    bug(dearest_event_stands_for_all, test_ledger.test_the_composition_counts_not_each_release),
+    bug(line_spent_twice, test_meter.test_a_line_is_spent_once_and_answers_are_read_once),
+    bug(line_spent_twice, test_sums.test_a_line_of_a_sum_is_spent_once),
+    bug(later_look_gets_what_an_earlier_one_says, test_contract.test_what_is_planned_is_what_is_measured, "moments"),
+    bug(seed_always_fresh, test_meter.test_fresh_seed_gets_the_mixture_once_and_reuse_gets_per_matrix),
+    bug(seed_always_fresh, test_meter.test_given_seed_never_gets_the_mixture),
+    bug(
+        fresh_rows_taken_for_emptied_ones, test_a_fresh_projection_is_paid_for_the_farthest_rows, None, Relation.REPLACE
+    ),
+    bug(fresh_matrix_taken_for_exact, test_a_fresh_projection_is_paid_for_the_farthest_rows, HALF, Relation.REPLACE),
+    bug(smaller_account_taken, test_a_lucky_matrix_gets_no_less_noise),
+    bug(changed_table_not_noticed, test_a_table_that_changes_between_rows_and_second_moment_is_refused),
+    bug(residuals_of_a_float_matrix, test_residuals_on_the_edge_of_a_step_depend_on_their_row_alone),
+    bug(door_does_not_look, test_meter.test_unclipped_rows_never_get_out),
+    bug(slack_forgotten, test_dppro.test_slack_of_the_sampler_is_inside_delta),
+    bug(distance_not_debiased, test_answers.test_distances_are_unbiased_and_intervals_cover),
+    bug(error_without_projection, test_answers.test_intervals_cover_when_the_projection_dominates),
+    bug(root_two_for_all_weights, test_sums.test_a_tenth_and_twice_forty_five_hundredths_exceed_the_root_of_two),
+    bug(root_two_for_all_weights, test_sums.test_worst_pair_of_moments, WEIGHTS),
+    bug(root_two_for_all_weights, test_sums.test_climbing_finds_no_violating_pair_of_moments, WEIGHTS, True),
+    bug(gram_without_root_two, test_sums.test_worst_pair_of_a_gram_in_a_ball_and_in_a_box),
+    bug(gram_without_root_two, test_sums.test_no_neighbouring_row_exceeds_the_bound, "gram, mixed, clipped"),
+    bug(gram_without_root_two, test_sums_audit.test_the_claim_is_not_refuted_and_the_attack_has_power, "gram"),
+    bug(upper_triangle_weighed(1.0), test_sums.test_noise_of_every_part_has_its_scale_and_no_other, "gram"),
+    bug(upper_triangle_weighed(1.0), test_sums.test_worst_pair_of_a_gram_in_a_ball_and_in_a_box),
+    bug(upper_triangle_weighed(2.0), test_sums.test_worst_pair_of_a_gram_in_a_ball_and_in_a_box),
+    bug(upper_triangle_weighed(2.0), test_sums.test_no_neighbouring_row_exceeds_the_bound, "gram, mixed"),
+    bug(triangles_noised_apart, test_sums.test_noise_of_every_part_has_its_scale_and_no_other, "gram"),
+    bug(triangles_noised_apart, test_sums.test_noise_of_rows_and_gram_is_calibrated_together),
+    bug(scores_not_clipped, test_sums.test_scores_lie_in_the_ball_whatever_the_centre_and_the_scale),
+    bug(scores_not_clipped, test_sums.test_scores_keep_directions_and_inner_points),
+    bug(scores_not_clipped, test_sums.test_climbing_finds_no_violating_pair_of_moments, WEIGHTS, True),
+    bug(
+        scores_not_clipped,
+        test_no_neighbour_moves_what_meets_the_noise_by_more_than_was_paid,
+        "moments",
+        Relation.ADD_REMOVE,
+        None,
+    ),
+    bug(added_row_for_a_replaced_one, test_sums.test_worst_pair_of_tables, 1.0, 0.0),
+    bug(added_row_for_a_replaced_one, test_sums.test_worst_pair_of_centre_and_scale),
+    bug(added_row_for_a_replaced_one, test_sums_audit.test_the_claim_is_not_refuted_and_the_attack_has_power, "tables"),
+    bug(
+        added_row_for_a_replaced_one,
+        test_no_neighbour_moves_what_meets_the_noise_by_more_than_was_paid,
+        "tables",
+        Relation.REPLACE,
+        None,
+    ),
+    bug(class_change_ignored, test_sums.test_worst_pair_of_moments, (3.0, 0.1, 0.1)),
+    bug(
+        class_change_ignored,
+        test_sums_audit.test_the_claim_is_not_refuted_and_the_attack_has_power,
+        "moments, two classes",
+    ),
+    bug(class_sizes_taken_for_public, test_synthetic.test_the_rows_are_drawn_from_published_numbers_alone, "moments"),
+    bug(class_sizes_taken_for_public, test_sums.test_noise_of_every_part_has_its_scale_and_no_other, "moments"),
+    bug(label_passed_around_the_noise, test_meter.test_noise_has_the_calibrated_scale_and_no_other),
+    bug(small_cells_suppressed, test_synthetic.test_the_rows_are_drawn_from_published_numbers_alone, "tables"),
+    bug(mechanism_opens_the_rows, test_architecture.test_only_the_meter_reads_private_rows),
+    bug(grouped_table_not_counted, test_sums.test_worst_pair_of_tables, 0.6, 1.3),
+    bug(grouped_table_not_counted, test_sums_audit.test_the_claim_is_not_refuted_and_the_attack_has_power, "tables"),
+    bug(gram_thought_free, test_sums.test_worst_pair_of_rows_and_gram, "identity", 4.0),
+    bug(gram_thought_free, test_sums.test_noise_of_rows_and_gram_is_calibrated_together),
+    bug(
+        gram_thought_free,
+        test_no_neighbour_moves_what_meets_the_noise_by_more_than_was_paid,
+        "dprp",
+        Relation.REPLACE,
+        None,
+    ),
+    bug(noise_for_each_batch, test_sums.test_noise_of_every_part_has_its_scale_and_no_other, "tables"),
+    bug(half_noise_on_one_part, test_sums.test_noise_of_every_part_has_its_scale_and_no_other, "moments"),
+    bug(half_noise_on_one_part, test_sums.test_noise_of_rows_and_gram_is_calibrated_together),
+    bug(all_parts_one_noise, test_sums.test_noise_of_every_part_has_its_scale_and_no_other, "moments"),
+    bug(empty_class_counted_as_the_last, test_sums.test_answers_are_what_the_definition_says, LABELLED),
+    bug(empty_class_counted_as_the_last, test_sums.test_empty_flags_and_categories_have_no_cell_and_no_class),
+]
+
+
+def name_of(test):
+    return f"{test.__module__.replace('.', '/')}.py::{test.__name__}"
+
+
+def called(test, arguments, tmp_path):
+    """Call a test as the suite would, with the fixtures it names."""
+    fixtures = {"tmp_path": lambda: tmp_path, "ledger": lambda: ad.Ledger(tmp_path / "budget.db")}
+    own = getattr(getattr(test, "hypothesis", None), "inner_test", None)  # takes its arguments from hypothesis
+    wanted = [] if own else list(inspect.signature(test).parameters)[len(arguments) :]
+    with pytest.MonkeyPatch.context() as patch:
+        test(*arguments, **{name: patch if name == "monkeypatch" else fixtures[name]() for name in wanted})
+
+
 @pytest.mark.parametrize(
-    ("plant", "test"), CASES, ids=[f"{plant.__name__}-{getattr(test, '__name__', 'case')}" for plant, test in CASES]
+    ("plant", "test", "arguments"), CASES, ids=[f"{plant.__name__}-{test.__name__}" for plant, test, _ in CASES]
 )
-def test_a_planted_bug_is_caught(plant, test, monkeypatch):
+def test_a_planted_bug_is_caught(plant, test, arguments, tmp_path):
     caught = None
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         plant(patch)
         try:
-            test()
+            called(test, arguments, tmp_path)
         except (Exception, pytest.fail.Exception) as failure:
             caught = failure
     assert caught is not None, f"{plant.__name__} went unnoticed"
+    noticed = isinstance(caught, AssertionError | pytest.fail.Exception)
+    refused = isinstance(caught, RuntimeError) and re.search(
+        r"at the door|differs from the one that was pl", str(caught)
+    )
+    assert noticed or refused, f"{plant.__name__} crashed the test instead of failing it: {caught!r}"
+
+
+@pytest.mark.parametrize("test", dict.fromkeys(test for _, test, _ in CASES), ids=lambda test: test.__name__)
+def test_a_catching_test_is_called_as_the_suite_calls_it(test):
+    """So that it passes without a plant: the suite runs it with these very arguments."""
+    marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
+    # the decorator nearest to the function comes first in the list; each gives one or several arguments
+    allowed = {}
+    for mark in marks:
+        names = [n.strip() for n in mark.args[0].split(",")] if isinstance(mark.args[0], str) else list(mark.args[0])
+        values = [v if len(names) > 1 else (v,) for v in (getattr(v, "values", v) for v in mark.args[1])]
+        for place, name in enumerate(names):
+            allowed[name] = [value[place] for value in values]
+    parameters = list(inspect.signature(test).parameters)
+    for used in (arguments for _, other, arguments in CASES if other is test):
+        assert len(used) == len(allowed)
+        for name, value in zip(parameters, used, strict=False):
+            assert value in allowed[name], f"{test.__name__} is never run with {name} = {value!r}"
+
+
+# ---- the page
+
+
+REQUIRED = (
+    "half noise",
+    "clip skipped",
+    "clip after projection",
+    "n leaked",
+    "bound from data",
+    "seed reused",
+    "noise shared between rows",
+    "one-hot as one column",
+    "wrong relation",
+    "second moment without sqrt(2)",
+    "off-diagonal noise unsymmetrised",
+    "budget line spent twice",
+    "ledger bypassed",
+    "label unprotected",
+    "post-processing that peeks",
+)
+
+
+def page_rows():
+    """First cell, planted functions, tests: of every row of the page's tables."""
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("|") and len(cells) == 3 and "`" in cells[1]:
+            yield cells[0], re.findall(r"`(\w[\w.]*)`", cells[1]), re.findall(r"`([\w/.]+::\w+)`", cells[2])
+
+
+def test_the_page_lists_what_is_planted_and_what_catches_it():
+    listed = {}
+    for what, plants, tests in page_rows():
+        (plant,) = plants
+        assert plant not in listed, f"{plant} stands twice"
+        listed[plant] = tests
+        assert what and tests, f"{plant}: what is broken, and by what is it caught?"
+    planted = {}
+    for plant, test, _ in CASES:
+        planted.setdefault(plant.__name__, {})[name_of(test)] = None
+    assert {plant: sorted(tests) for plant, tests in listed.items()} == {
+        plant: sorted(tests) for plant, tests in planted.items()
+    }
+
+
+def test_the_mistakes_that_must_be_caught_are_all_planted():
+    assert {what.split(":")[0] for what, _, _ in page_rows()} >= set(REQUIRED)
