@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 DEMO := demo-out
 WORKERS ?= 2
 
-.PHONY: demo test lint types contract examples bench clean
+.PHONY: demo test lint types contract examples audit bench clean
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -38,6 +38,9 @@ examples: $(VENV)/.test
 	$(BIN)/python -m pytest --doctest-modules src/adumbra -p no:cacheprovider
 	rm -rf $(DEMO)
 	for example in examples/*.py; do $(BIN)/python $$example $(DEMO) > /dev/null || exit 1; rm -rf $(DEMO); done
+
+audit: $(VENV)/.core
+	$(BIN)/adumbra audit --all
 
 bench: $(VENV)/.test
 	for benchmark in benchmarks/*.py; do $(BIN)/python $$benchmark --quick || exit 1; done

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from adumbra.answer.release import load as load
     from adumbra.api import plan as plan
     from adumbra.api import release as release
+    from adumbra.audit.catalogue import audit_catalogue as audit_catalogue
+    from adumbra.audit.catalogue import audit_mechanism as audit_mechanism
     from adumbra.core.card import Card as Card
     from adumbra.core.errors import AdumbraError as AdumbraError
     from adumbra.core.errors import InputError as InputError
@@ -45,6 +47,8 @@ _HOMES = {
     "load": "answer.release",
     "plan": "api",
     "release": "api",
+    "audit_catalogue": "audit.catalogue",
+    "audit_mechanism": "audit.catalogue",
     "Card": "core.card",
     "AdumbraError": "core.errors",
     "InputError": "core.errors",

@@ -29,7 +29,7 @@ from adumbra.core.checkpoint import checkpoint
 from adumbra.core.errors import InputError
 from adumbra.core.events import Event
 from adumbra.core.guarantee import Budget, Neighbours, Promise, Relation, Unit
-from adumbra.core.mechanism import Chooser, Mechanism, Query, Setting, check_supported
+from adumbra.core.mechanism import Chooser, Door, Draft, Mechanism, Query, Setting, check_supported
 from adumbra.core.randomness import PublicSeed
 from adumbra.core.release import ReleaseFolder
 from adumbra.core.rows import PrivateRows
@@ -44,7 +44,7 @@ from adumbra.table.bound import clip_rows, kept_for_next_time, regrouped
 from adumbra.table.encode import Repairs, check_columns, encode
 from adumbra.table.table import Table
 
-__all__ = ["Job", "OwnerNotes", "Plan", "plan", "prepare", "release"]
+__all__ = ["Job", "OwnerNotes", "Plan", "plan", "prepare", "rehearse", "release"]
 
 Progress = Callable[[str, int, int], None]
 """`progress(step, done, total)`, called between batches."""
@@ -230,6 +230,14 @@ def release(
         raise
     checkpoint("released")
     return ReleaseFolder.open(target), notes
+
+
+def rehearse(job: Job, watched: Callable[[Meter], Door], times: int = 1) -> Iterator[Draft]:
+    """Measure as `release` does, again and again; charge and write nothing. For audits, on tables made up for them."""
+    rows, lines = _private_rows(job, OwnerNotes(), 2), job.mechanism.lines(job.setting)
+    for _ in range(times):
+        meter = Meter(rows, job.promise, lines, lambda line, event: None)
+        yield job.mechanism.run(watched(meter), job.setting)
 
 
 def _private_rows(job: Job, notes: OwnerNotes, looks: int) -> PrivateRows:

@@ -17,7 +17,7 @@ from adumbra.core.guarantee import DEFAULT_DELTA, Budget, Relation, Unit
 if TYPE_CHECKING:
     from adumbra.pipeline import Job, OwnerNotes
 
-__all__ = ["EXTRA_OPTIONS", "JsonOption", "MechanismCommand", "plan", "release", "schema"]
+__all__ = ["EXTRA_OPTIONS", "JsonOption", "MechanismCommand", "extra_options", "plan", "release", "schema"]
 
 EXTRA_OPTIONS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
@@ -125,7 +125,7 @@ def _job(
     from adumbra.mechanisms.catalogue import DEFAULT, build
     from adumbra.table.read import open_table
 
-    parameters: dict[str, Any] = _extra(ctx.args)
+    parameters: dict[str, Any] = extra_options(ctx.args)
     for key, value in (("label", label), ("rows", rows)):
         if value is not None:
             parameters[key] = value
@@ -139,7 +139,7 @@ def _job(
     )
 
 
-def _extra(args: list[str]) -> dict[str, Any]:
+def extra_options(args: list[str]) -> dict[str, Any]:
     """`--dimension 16` and `--dimension=16`, left over for the mechanism."""
     found: dict[str, Any] = {}
     rest = list(args)

@@ -111,9 +111,10 @@ def print_frame(frame: pl.DataFrame, as_json: bool) -> None:
 
 
 class Reporter:
-    """A progress bar on a terminal, plain lines when not."""
+    """A progress bar on a terminal, plain lines when not; `counted` names what `done` counts."""
 
-    def __init__(self) -> None:
+    def __init__(self, counted: str = "rows") -> None:
+        self._counted = counted
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._step = ""
@@ -151,6 +152,6 @@ class Reporter:
         else:
             tenth = 10 * done // total
             if tenth > self._tenth:
-                note(f"{step}: {done} of {total} rows")
+                note(f"{step}: {done} of {total} {self._counted}")
                 self._tenth = tenth
         self._step = step

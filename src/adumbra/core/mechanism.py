@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol, overload, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from adumbra.core.challenge import Challenge
 from adumbra.core.errors import InputError
 from adumbra.core.events import Event
 from adumbra.core.guarantee import Neighbours, Promise, Relation
@@ -137,6 +138,10 @@ class Mechanism(Protocol):
     answers: ClassVar[tuple[str, ...]]
     cites: ClassVar[tuple[Reference, ...]]
 
+    @classmethod
+    def challenges(cls) -> Sequence[Challenge]:
+        """For every promise it can make, neighbouring tables that come closest to breaking it; for audits."""
+
     def lines(self, setting: Setting) -> Mapping[str, float]:
         """Budget lines and their shares."""
 
@@ -160,6 +165,10 @@ class Mechanism(Protocol):
 @runtime_checkable
 class Chooser(Protocol):
     """A stand-in that picks a mechanism from public facts."""
+
+    @classmethod
+    def challenges(cls) -> Sequence[Challenge]:
+        """As for a mechanism."""
 
     def choose(self, setting: Setting) -> tuple[Mechanism, str]:
         """The mechanism, and why, in a sentence."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from adumbra.core.challenge import Challenge
 from adumbra.core.guarantee import Unit
 from adumbra.core.mechanism import Mechanism, Reference, Setting
 from adumbra.core.sums import Tables as TablesQuery
@@ -56,6 +57,12 @@ class Auto:
         one_of(_NEEDS, need=self.need)
         object.__setattr__(self, "label", parse_label(self.label))
         rows_to_draw(self.rows, 0, 1)
+
+    @classmethod
+    def challenges(cls) -> tuple[Challenge, ...]:
+        """Those of the mechanisms it chooses."""
+        cells = [c for c in DPPro.challenges() if c.neighbours.unit is Unit.CELL]
+        return (*Hybrid.challenges(), *(replace(c, options={}) for c in cells))
 
     def choose(self, setting: Setting) -> tuple[Mechanism, str]:
         """The mechanism, and why, in a sentence."""

@@ -23,12 +23,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from adumbra.core.challenge import Challenge, emptied
 from adumbra.core.errors import InputError
 from adumbra.core.events import Event
-from adumbra.core.guarantee import Promise, Unit
+from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.core.mechanism import Door, Draft, Reference, Setting
 from adumbra.core.query import GaussianRecipe, RowMap
 from adumbra.core.randomness import PublicSeed
+from adumbra.core.schema import Schema
 from adumbra.core.space import Space
 from adumbra.core.validation import at_least, one_of, positive
 from adumbra.linalg.distances import best_dimension, distance_variance, projection_factor
@@ -105,6 +107,29 @@ class DPPro:
                 "bands together with another",
                 "leave one of them out",
             )
+
+    @classmethod
+    def challenges(cls) -> tuple[Challenge, ...]:
+        """A cell across its whole range (unit rows: every such change is worst); a row from corner to corner.
+
+        As many orthogonal columns as coordinates keep lengths, so that corners are as far apart as the bound says.
+        """
+        number = {"kind": "number", "low": 0, "high": 1}
+        schema = Schema.from_dict({"columns": {"a": number, "b": number}})
+        low, high = {"a": "0", "b": "0"}, {"a": "1", "b": "1"}
+        cell, square = {"dimension": 2}, {"dimension": 2, "projection": "orthogonal"}
+        row_replace, row_empty = (Neighbours(Unit.ROW, r) for r in (Relation.REPLACE, Relation.ZERO_OUT))
+        cell_replace, cell_empty = (Neighbours(Unit.CELL, r) for r in (Relation.REPLACE, Relation.ZERO_OUT))
+        far, gone = "a row moves from corner to corner", "a row in a corner is emptied"
+        return (
+            Challenge(row_replace, schema, low, high, far, options=square),
+            Challenge(
+                row_replace, schema, low, high, f"{far}, fresh projection", options={"dimension": 16}, fresh=True
+            ),
+            Challenge(row_empty, schema, high, emptied(high), gone, options=square),
+            Challenge(cell_replace, schema, low, low | {"a": "1"}, "a number moves across its range", options=cell),
+            Challenge(cell_empty, schema, high, high | {"a": None}, "a number is emptied", options=cell),
+        )
 
     def lines(self, setting: Setting) -> Mapping[str, float]:
         """The whole budget goes to the projected rows; bands are stacked in the same measurement."""

@@ -12,11 +12,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from adumbra.core.challenge import Challenge, emptied
 from adumbra.core.errors import InputError
 from adumbra.core.events import Event
-from adumbra.core.guarantee import Promise
+from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.core.mechanism import Door, Draft, Noisy, Query, Reference, Setting
 from adumbra.core.query import RowMap
+from adumbra.core.schema import Schema
 from adumbra.core.space import GRID, Space
 from adumbra.core.sums import RowsAndGram, symmetric
 from adumbra.core.validation import at_least, between, one_of
@@ -103,6 +105,24 @@ class DPRP:
                 f"reconstruction {self.reconstruction}",
                 "add --reconstruction pseudo-inverse, or leave --rank out",
             )
+
+    @classmethod
+    def challenges(cls) -> tuple[Challenge, ...]:
+        """Two rows on the bound whose inner product is -1/(2w) of its square: worst for rows and second moment at once.
+
+        Antipodal rows would be worst for the rows alone, and leave the second moment as it was (docs/proofs/sums.md).
+        """
+        number = {"kind": "number", "low": -1, "high": 1}
+        schema = Schema.from_dict({"columns": {"a": number, "b": number}})
+        angle = math.acos(-1 / (2 * cls.weight)) / 2
+        one, other = ({"a": str(math.cos(angle)), "b": str(s * math.sin(angle))} for s in (1, -1))
+        row = {"a": "1", "b": "0"}
+        return (
+            Challenge(Neighbours(Unit.ROW, Relation.REPLACE), schema, one, other, "at the worst angle", row_bound=0.5),
+            Challenge(
+                Neighbours(Unit.ROW, Relation.ZERO_OUT), schema, row, emptied(row), "a row is emptied", row_bound=0.5
+            ),
+        )
 
     def lines(self, setting: Setting) -> Mapping[str, float]:
         """One joint measurement."""

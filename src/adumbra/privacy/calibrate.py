@@ -141,6 +141,7 @@ def _check_epsilon(epsilon: float) -> None:
         raise InputError("epsilon >= 0 and finite", f"epsilon = {epsilon}", "give a finite epsilon, for example 1.0")
 
 
+@functools.lru_cache(maxsize=256)
 def mu_for(epsilon: float, delta: float) -> float:
     """Largest mu that keeps (epsilon, delta), rounded down; sigma = sensitivity / mu.
 
@@ -155,6 +156,7 @@ def mu_for(epsilon: float, delta: float) -> float:
     return (1.0 - 1e-13) / multiplier
 
 
+@functools.lru_cache(maxsize=256)
 def eps_for(mu: float, delta: float) -> float:
     """Smallest epsilon that Gaussian noise of this mu keeps at delta, rounded up.
 
@@ -216,6 +218,7 @@ def fresh_delta(epsilon: float, sigma: float, fresh: FreshProjection) -> float:
     return min(1.0, total * (1 + 1e-12))
 
 
+@functools.lru_cache(maxsize=64)
 def fresh_sigma_for(epsilon: float, delta: float, dimension: int, distance: float, rounding: float = 0.0) -> float:
     """Smallest sigma, rounded up, that keeps (epsilon, delta) under the fresh-projection account.
 

@@ -360,17 +360,26 @@ def _each_batch(
 
     workers = noise_threads()
     seen = 0
-    with ThreadPoolExecutor(workers) as pool:
-        ahead: deque[Future[Answer]] = deque()
+
+    def batches() -> Iterator[Reals]:
+        nonlocal seen
         for batch in rows._for_the_meter():
             seen += len(batch)
             if same is not None:
                 same.saw(batch)
-            ahead.append(pool.submit(one, batch))
-            if len(ahead) > workers:
+            yield batch
+
+    if workers == 1:  # starting a thread takes longer than a small table does
+        yield from map(one, batches())
+    else:
+        with ThreadPoolExecutor(workers) as pool:
+            ahead: deque[Future[Answer]] = deque()
+            for batch in batches():
+                ahead.append(pool.submit(one, batch))
+                if len(ahead) > workers:
+                    yield ahead.popleft().result()
+            while ahead:
                 yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
     if seen != rows.count or (same is not None and not same.done()):
         raise InputError(
             "the rows seen before the release",

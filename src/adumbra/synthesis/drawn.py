@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from adumbra.core.challenge import Challenge, emptied
+from adumbra.core.guarantee import Neighbours, Relation, Unit
 from adumbra.core.mechanism import Setting
+from adumbra.core.schema import Schema
 from adumbra.synthesis.columns import Columns, parse_label, rows_to_draw
 
 __all__ = ["DrawnTable"]
@@ -21,6 +24,26 @@ class DrawnTable:
     units: ClassVar[tuple[str, ...]] = ("row",)
     relations: ClassVar[tuple[str, ...]] = ("replace", "zero-out", "add-remove")
     answers: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def challenges(cls) -> tuple[Challenge, ...]:
+        """One number among many rows in the middle of its range, where every look is at its most sensitive at once.
+
+        A table has one cell that loses a count and one that wins it; scores are cut to the ball at both ends of it.
+        With the shared rows the first look finds a narrow scale, so that no end of the range falls inside the ball.
+        """
+        schema = Schema.from_dict({"columns": {"a": {"kind": "number", "low": 0, "high": 1}}})
+        shared = tuple({"a": str(0.45 + 0.1 * (i % 2))} for i in range(300))
+        one, others = {"a": "1"}, {Relation.REPLACE: {"a": "0"}, Relation.ZERO_OUT: emptied({"a": "1"})}
+        whys = {
+            Relation.REPLACE: "a number moves from one end of its range to the other",
+            Relation.ZERO_OUT: "a number at the end of its range is emptied",
+            Relation.ADD_REMOVE: "a row at the end of the range is there or not",
+        }
+        return tuple(
+            Challenge(Neighbours(Unit.ROW, relation), schema, one, others.get(relation), why, shared, {"rows": 20})
+            for relation, why in whys.items()
+        )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "label", parse_label(self.label))

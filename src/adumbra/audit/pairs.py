@@ -1,0 +1,154 @@
+"""Neighbouring tables to attack: extreme rows of every kind, and a small search from the worst of them.
+
+A mechanism brings the pair that its theory calls worst (`challenges`). Here others are derived from it that a theory
+may have forgotten: opposite corners, rows at right angles, another value of a category, nothing but empty cells, cells
+out of range or unreadable, a table of a single row, a table whose leading direction hangs on one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import combinations
+
+from adumbra.core.challenge import Challenge, Row, emptied
+from adumbra.core.column import Column
+from adumbra.core.guarantee import Neighbours, Relation, Unit
+from adumbra.core.schema import Schema
+
+__all__ = ["extremes", "mixed", "searched"]
+
+_SWEEPS = 3
+
+
+def mixed(neighbours: Neighbours, row_bound: float | None = None) -> Challenge:
+    """A table with every kind of column, a fallback and a label, for promises a mechanism brought no such table for."""
+    schema = Schema.from_dict(
+        {
+            "columns": {
+                "height": {"kind": "number", "low": 0, "high": 2},
+                "weight": {"kind": "number", "low": 0, "high": 200, "missing": 150},
+                "children": {"kind": "number", "low": 0, "high": 5, "integer": True},
+                "smoker": {"kind": "flag"},
+                "ward": {"kind": "category", "values": ["a", "b", "c"]},
+                "ill": {"kind": "category", "values": ["no", "yes"], "role": "label"},
+            }
+        }
+    )
+    low = {"height": "0", "weight": "0", "children": "0", "smoker": "no", "ward": "a", "ill": "no"}
+    high = {"height": "2", "weight": "200", "children": "5", "smoker": "yes", "ward": "b", "ill": "yes"}
+    others: dict[Relation, Row | None] = {
+        Relation.REPLACE: high if neighbours.unit is Unit.ROW else {**low, "ward": "b"},
+        Relation.ZERO_OUT: emptied(low) if neighbours.unit is Unit.ROW else {**low, "ward": None},
+        Relation.ADD_REMOVE: None,
+    }
+    shared = (low, high) * 20
+    return Challenge(neighbours, schema, low, others[neighbours.relation], "all kinds", shared, row_bound=row_bound)
+
+
+def extremes(challenge: Challenge) -> list[Challenge]:
+    """Pairs of the same neighbours and schema whose rows are extreme; the same pair in other company."""
+    return [*_other_company(challenge), *_other_rows(challenge)]
+
+
+def _other_company(challenge: Challenge) -> Iterator[Challenge]:
+    yield replace(challenge, shared=(), why="alone in its table")
+    if challenge.other is not None and challenge.neighbours.relation is Relation.REPLACE:
+        halves = (challenge.one,) * 10 + (challenge.other,) * 10
+        yield replace(challenge, shared=halves, why="the row that tips the leading direction")
+
+
+def _other_rows(challenge: Challenge) -> Iterator[Challenge]:
+    schema, neighbours = challenge.schema, challenge.neighbours
+    rows = _extreme_rows(schema)
+    if neighbours.unit is Unit.CELL:
+        yield from _cells(challenge, rows["in the lowest corner"])
+        return
+    for name, row in rows.items():
+        if neighbours.relation is Relation.ADD_REMOVE:
+            yield replace(challenge, one=row, why=f"a row {name} is there or not")
+        elif neighbours.relation is Relation.ZERO_OUT:
+            yield replace(challenge, one=row, other=emptied(row), why=f"a row {name} is emptied")
+    if neighbours.relation is Relation.REPLACE:
+        for (first, one), (second, other) in combinations(rows.items(), 2):
+            yield replace(challenge, one=one, other=other, why=f"a row {first} against one {second}")
+
+
+def _cells(challenge: Challenge, base: Row) -> Iterator[Challenge]:
+    for column in challenge.schema.released:
+        found = _extreme_cells(column)
+        if challenge.neighbours.relation is Relation.ZERO_OUT:
+            for cell in found:
+                one = {**base, column.name: cell}
+                yield replace(challenge, one=one, other={**one, column.name: None}, why=f"{column.kind} emptied")
+        else:
+            for a, b in combinations(found, 2):
+                one, other = {**base, column.name: a}, {**base, column.name: b}
+                yield replace(challenge, one=one, other=other, why=f"{column.kind} from {a!r} to {b!r}")
+
+
+def _extreme_rows(schema: Schema) -> dict[str, Row]:
+    """Rows by what they are like."""
+    cells = {column.name: _extreme_cells(column) for column in schema.released}
+
+    def every(pick: Callable[[int, list[str | None]], str | None]) -> Row:
+        return {name: pick(i, found) for i, (name, found) in enumerate(cells.items())}
+
+    return {
+        "in the lowest corner": every(lambda i, c: c[0]),
+        "in the highest corner": every(lambda i, c: c[1]),
+        "in a mixed corner": every(lambda i, c: c[i % 2]),
+        "in the opposite mixed corner": every(lambda i, c: c[(i + 1) % 2]),
+        "along the first axis": every(lambda i, c: c[1] if i == 0 else None),
+        "along the last axis": every(lambda i, c: c[1] if i == len(cells) - 1 else None),
+        "with nothing in it": every(lambda i, c: None),
+        "far out of range": every(lambda i, c: c[3]),
+        "half empty": every(lambda i, c: c[0] if i % 2 else None),
+    }
+
+
+def _extreme_cells(column: Column) -> list[str | None]:
+    """Lowest, highest, empty, out of range, unreadable; then all further values of a category."""
+    if column.kind == "number":
+        return [str(column.low), str(column.high), None, "1e30", "nonsense"]
+    if column.kind == "flag":
+        return ["no", "yes", None, "2", "nonsense"]
+    values = [str(value) for value in column.values or ()]
+    return [values[0], values[-1], None, "no such value", *values[1:-1][:6]]
+
+
+def searched(challenge: Challenge, cost: Callable[[Challenge], float]) -> Challenge:
+    """Climb from a pair to a worse one, a cell at a time."""
+    best, most = challenge, cost(challenge)
+    for _ in range(_SWEEPS):
+        before = most
+        for column in challenge.schema.released:
+            for candidate in _variations(best, column):
+                found = cost(candidate)
+                if found > most * (1 + 1e-9):
+                    best, most = replace(candidate, why=f"{challenge.why}, made worse by a search"), found
+        if most == before:
+            break
+    return best
+
+
+def _variations(challenge: Challenge, column: Column) -> Iterator[Challenge]:
+    neighbours, name = challenge.neighbours, column.name
+    cells = [cell for cell in _extreme_cells(column) if cell is not None]
+    if column.kind == "number" and column.low is not None and column.high is not None:
+        cells += [str(column.low + (column.high - column.low) * i / 8) for i in range(1, 8)]
+    for cell in cells:
+        one = {**challenge.one, name: cell}
+        if challenge.other is None or neighbours.relation is Relation.ZERO_OUT:
+            # an emptied row stays what it is; where one cell is emptied, the rest of both rows is the same
+            other = challenge.other
+            if other is not None and neighbours.unit is Unit.CELL and other[name] is not None:
+                other = {**other, name: cell}
+            yield replace(challenge, one=one, other=other)
+        elif neighbours.unit is Unit.ROW:
+            yield replace(challenge, one=one)
+            yield replace(challenge, other={**challenge.other, name: cell})
+        elif challenge.one[name] != challenge.other[name]:
+            yield replace(challenge, one=one)
+        else:
+            yield replace(challenge, one=one, other={**challenge.other, name: cell})

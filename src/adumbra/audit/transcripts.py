@@ -1,0 +1,287 @@
+"""Everything noisy that a mechanism ever saw, run after run, and how well it tells two tables apart.
+
+What a release publishes is made from noisy answers and public facts. So the strongest attacker on a pair of tables
+sees the noisy answers themselves, knows the questions that were asked and the noise that was stated, and compares
+likelihoods: by Neyman and Pearson nothing tells the tables apart better, if the noise is what it is said to be. (Where
+it is not, the counts of `audit.bounds` still hold: they never look at the stated noise.)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import overload
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from adumbra.core.challenge import Challenge, Row
+from adumbra.core.events import Event
+from adumbra.core.guarantee import Budget
+from adumbra.core.mechanism import Chooser, Door, Mechanism, Query
+from adumbra.core.query import RowMap
+from adumbra.core.randomness import PublicSeed
+from adumbra.core.schema import Schema
+from adumbra.core.sums import RowsAndGram, Sum
+from adumbra.pipeline import Job, prepare, rehearse
+from adumbra.privacy.meter import Calibration, Meter, NoisyJoint, NoisyRows, NoisySum
+from adumbra.table.bound import clip_rows
+from adumbra.table.encode import encode
+from adumbra.table.read import open_table
+
+__all__ = [
+    "Canaries",
+    "Look",
+    "Pair",
+    "Runs",
+    "Witness",
+    "canaries",
+    "encoded",
+    "frame_of",
+    "runs",
+    "stated_loss",
+    "transcript",
+]
+
+Reals = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """One noisy answer: what was asked, which noise was stated, and the numbers, as one weighted vector."""
+
+    line: str
+    query: Query
+    calibration: Calibration
+    vector: Reals
+
+    @property
+    def event(self) -> Event:
+        """The stated noise."""
+        return self.calibration.event
+
+
+class Witness:
+    """A door that notes down all that passes."""
+
+    def __init__(self, door: Meter) -> None:
+        self._door = door
+        self.looks: list[Look] = []
+
+    @overload
+    def measure(self, line: str, query: RowMap) -> NoisyRows: ...
+    @overload
+    def measure(self, line: str, query: Sum) -> NoisySum: ...
+    @overload
+    def measure(self, line: str, query: RowsAndGram) -> NoisyJoint: ...
+    def measure(self, line: str, query: Query) -> NoisyRows | NoisySum | NoisyJoint:
+        """Measure, and note down."""
+        if isinstance(query, Sum):
+            summed = self._door.measure(line, query)
+            self._note(line, query, summed.calibration, _weighted(query, dict(summed.values)))
+            return summed
+        if isinstance(query, RowMap):
+            rows, again = _read(self._door.measure(line, query))
+            self._note(line, query, again.calibration, rows.ravel())
+            return again
+        both = self._door.measure(line, query)
+        rows, again = _read(both.rows)
+        parts = _weighted(query.gram, dict(both.gram.values))
+        self._note(line, query, again.calibration, np.concatenate([rows.ravel(), parts]))
+        return NoisyJoint(again, both.gram)
+
+    def _note(self, line: str, query: Query, calibration: Calibration, vector: Reals) -> None:
+        self.looks.append(Look(line, query, calibration, vector))
+
+
+def _read(noisy: NoisyRows) -> tuple[Reals, NoisyRows]:
+    rows = np.concatenate(list(noisy.batches))
+    return rows, dataclasses.replace(noisy, batches=iter([rows]))
+
+
+def _weighted(query: Sum, values: dict[str, Reals]) -> Reals:
+    return np.concatenate([values[part.name].ravel() * part.weight for part in query.parts])
+
+
+def _answer(query: Query, rows: Reals) -> Reals:
+    """The exact answer, as `Look.vector` has the noisy one."""
+    if isinstance(query, RowMap):
+        return np.asarray(query.answer(rows) * query.answer_step, dtype=np.float64).ravel()
+    if isinstance(query, RowsAndGram):
+        return np.concatenate([_answer(query.map, rows), _answer(query.gram, rows)])
+    exact = query.answer(rows)
+    return _weighted(query, {part.name: exact[part.name] * part.step for part in query.parts})
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two tables (or only the rows in which they differ) as the door sees them."""
+
+    one: Reals
+    other: Reals
+
+
+def frame_of(rows: Sequence[Row], schema: Schema) -> pl.DataFrame:
+    """Rows of text cells as a table."""
+    names = [column.name for column in schema.released]
+    return pl.DataFrame({n: [row[n] for row in rows] for n in names}, schema=dict.fromkeys(names, pl.String))
+
+
+def encoded(challenge: Challenge, *, differing: bool = False) -> Pair:
+    """Both tables encoded and bounded, as the pipeline does it; `differing` leaves out the rows they share."""
+    skipped = len(challenge.shared) if differing else 0
+    one, other = (_encoded(rows[skipped:], challenge) for rows in challenge.tables())
+    return Pair(one, other)
+
+
+def _encoded(rows: Sequence[Row], challenge: Challenge) -> Reals:
+    if len(rows) > 1:
+        return _bounded(frame_of(rows, challenge.schema), challenge.schema, challenge.row_bound)
+    # a search asks for the same few rows again and again
+    cells = tuple(tuple(row[column.name] for column in challenge.schema.released) for row in rows)
+    return _encoded_row(cells, challenge.schema, challenge.row_bound)
+
+
+@lru_cache(maxsize=4096)
+def _encoded_row(cells: tuple[tuple[str | None, ...], ...], schema: Schema, row_bound: float | None) -> Reals:
+    names = [column.name for column in schema.released]
+    return _bounded(frame_of([dict(zip(names, row, strict=True)) for row in cells], schema), schema, row_bound)
+
+
+def _bounded(frame: pl.DataFrame, schema: Schema, row_bound: float | None) -> Reals:
+    bound = schema.space(row_bound).row_bound
+    values = encode(frame, schema).values
+    return values if bound is None else clip_rows(values, bound)[0]
+
+
+def stated_loss(looks: Sequence[Look], pair: Pair) -> float:
+    """How far apart the exact answers are, in units of the stated noise: mu (gaussian) or epsilon (laplace)."""
+    total = 0.0
+    for look in looks:
+        change = _answer(look.query, pair.one) - _answer(look.query, pair.other)
+        if look.event.noise == "laplace":
+            total += float(np.abs(change).sum() / look.event.scale)
+        else:
+            total += float((change @ change) / look.event.scale**2)
+    return total if looks[0].event.noise == "laplace" else math.sqrt(total)
+
+
+def _ratio(look: Look, pair: Pair) -> float:
+    """Log-likelihood of the numbers under table one, less that under the other."""
+    one, other = _answer(look.query, pair.one), _answer(look.query, pair.other)
+    seen = look.vector
+    if look.event.noise == "laplace":
+        return float((np.abs(seen - other) - np.abs(seen - one)).sum() / look.event.scale)
+    return float(((seen - (one + other) / 2) @ (one - other)) / look.event.scale**2)
+
+
+def transcript(
+    mechanism: Mechanism | Chooser,
+    challenge: Challenge,
+    budget: Budget,
+    rows: Sequence[Row] | None = None,
+) -> list[Look]:
+    """One run on these rows (the challenge's table `one`, if none are given)."""
+    return next(_watched(_job(mechanism, challenge, budget, challenge.tables()[0] if rows is None else rows), 1))
+
+
+def _job(mechanism: Mechanism | Chooser, challenge: Challenge, budget: Budget, rows: Sequence[Row]) -> Job:
+    table = open_table(frame_of(rows, challenge.schema))
+    seed = PublicSeed.fresh() if challenge.fresh else PublicSeed.given("audit")
+    bound = challenge.row_bound
+    return prepare(table, challenge.schema, mechanism, budget, seed=seed, row_bound=bound, name="audit")
+
+
+def _watched(job: Job, times: int) -> Iterator[list[Look]]:
+    seen: list[Witness] = []
+
+    def watched(meter: Meter) -> Door:
+        seen.append(Witness(meter))
+        return seen[-1]
+
+    for _ in rehearse(job, watched, times):
+        yield seen.pop().looks
+
+
+def _transcripts(
+    mechanism: Mechanism | Chooser, challenge: Challenge, budget: Budget, rows: Sequence[Row], times: int
+) -> Iterator[list[Look]]:
+    if not challenge.fresh:
+        return _watched(_job(mechanism, challenge, budget, rows), times)
+    return (next(_watched(_job(mechanism, challenge, budget, rows), 1)) for _ in range(times))
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Log-likelihood ratios of many runs on each table, and what the pair costs as stated."""
+
+    one: Reals
+    other: Reals
+    stated: float
+    """`stated_loss`; where later looks depend on earlier ones, the (quadratic) mean over the runs."""
+    noise: str
+    fresh: bool
+    """Whether the promise averages over a fresh projection."""
+
+
+def runs(
+    mechanism: Mechanism | Chooser,
+    challenge: Challenge,
+    budget: Budget,
+    count: int,
+) -> Runs:
+    """`count` runs of the mechanism on each table, through the real door."""
+    pair, differing = encoded(challenge), encoded(challenge, differing=True)
+    scores: list[Reals] = []
+    losses: list[float] = []
+    looks: list[Look] = []
+    for rows in challenge.tables():
+        own = []
+        for looks in _transcripts(mechanism, challenge, budget, rows, count):
+            own.append(sum(_ratio(look, pair) for look in looks))
+            losses.append(stated_loss(looks, differing))
+        scores.append(np.array(own))
+    noise = looks[0].event.noise
+    power = 1 if noise == "laplace" else 2
+    stated = float(np.mean(np.power(losses, power))) ** (1 / power)
+    return Runs(scores[0], scores[1], stated, noise, _is_fresh(looks))
+
+
+def _is_fresh(looks: Sequence[Look]) -> bool:
+    return any(look.calibration.account == "fresh-projection" for look in looks)
+
+
+@dataclass(frozen=True, eq=False)
+class Canaries:
+    """One run on a table in which each row is, by a coin, the one or the other; and a score for each row."""
+
+    scores: Reals
+    secrets: NDArray[np.bool_]
+    noise: str
+    fresh: bool
+
+
+def canaries(
+    mechanism: Mechanism | Chooser, challenge: Challenge, budget: Budget, count: int, coins: np.random.Generator
+) -> Canaries | None:
+    """A single run with `count` canaries; None where the answers are not row by row."""
+    secrets = coins.random(count) < 0.5
+    if challenge.other is None:
+        return None
+    looks = transcript(mechanism, challenge, budget, [challenge.one if s else challenge.other for s in secrets])
+    pair, scores = encoded(challenge, differing=True), np.zeros(count)
+    for look in looks:
+        if isinstance(look.query, Sum):
+            return None
+        of_rows = look.query if isinstance(look.query, RowMap) else look.query.map
+        seen = look.vector[: count * of_rows.dimension].reshape(count, -1)
+        one, other = _answer(of_rows, pair.one), _answer(of_rows, pair.other)
+        if look.event.noise == "laplace":
+            scores += (np.abs(seen - other) - np.abs(seen - one)).sum(axis=1) / look.event.scale
+        else:
+            scores += (seen - (one + other) / 2) @ (one - other) / look.event.scale**2
+    return Canaries(scores, secrets, looks[0].event.noise, _is_fresh(looks))
