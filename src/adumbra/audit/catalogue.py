@@ -87,7 +87,7 @@ class Effort:
         return Effort(runs, runs, 0.0, canaries=20 * runs, releases=max(60, runs // 8))
 
 
-QUICK = Effort(transcripts=1000, most=6000, seconds=12.0, canaries=20_000, releases=150)
+QUICK = Effort(transcripts=1000, most=6000, seconds=12.0, canaries=100_000, releases=150)
 DEEP = Effort(transcripts=20_000, most=100_000, seconds=600.0, canaries=500_000, releases=2000)
 _TIMED = 20
 _TIGHT = 0.97
@@ -277,7 +277,7 @@ def _transcripts(task: Task, mechanism: Mechanism, challenge: Challenge, budget:
     best = max(found, key=lambda bound: bound.epsilon)
     if not made.fresh:
         exact = max(exact, _epsilon(made.stated, made.noise, task.delta))
-    note = f"worst of {tried} pairs"
+    note = f"worst of {tried} pairs" if tried > 1 else ""
     if exact > task.epsilon * _EXCEEDS:
         # no sampling needed: the stated noise is too small for this pair
         best = replace(best, epsilon=max(best.epsilon, exact), method="exact")
@@ -357,14 +357,14 @@ def _one_run(task: Task, mechanism: Mechanism, challenge: Challenge, budget: Bud
     made = canaries(mechanism, challenge, budget, count, coins)
     if made is None:
         raise RuntimeError("internal error: canaries need a mechanism that answers row by row")
-    gaussian = made.noise == "gaussian" and not made.fresh
     # Fixed beforehand: with Laplace noise every second row is as clear as can be; with Gaussian noise only a few are.
-    family, guesses = "gaussian" if gaussian else "approximate", count // (100 if made.noise == "gaussian" else 2)
+    family, guesses = ("gaussian", count // 100) if made.noise == "gaussian" else ("approximate", count // 2)
     bound = bounds.one_run(made.scores, made.secrets, family, task.delta, task.confidence, guesses)
     return _finding(
         task,
         challenge,
         bound,
+        exact=_epsilon(made.stated, made.noise, task.delta),
         family=family,
         measured=bounds.measured_curve(made.scores[made.secrets], made.scores[~made.secrets]),
         note=f"{count} canaries, {guesses} guesses",

@@ -8,25 +8,15 @@ more than the audit does: lower bounds, shares and confidence down.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from html import escape
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adumbra.audit.findings import REFUTED, WORDING, Finding, Measured, Report
+from adumbra.audit.picture import LEGEND, FloatArray, Function, escaped, in_order, panels, percent, positional
 from adumbra.audit.tradeoff import claimed
 
 __all__ = ["page"]
 
-FloatArray = NDArray[np.float64]
-Function = Callable[[FloatArray], FloatArray]
-
-# A panel, in units of its viewBox: the frame is WIDE x HIGH, with room for labels around it.
-_LEFT, _TOP, _WIDE, _HIGH = 76.0, 30.0, 270.0, 240.0
-_PANEL = f"0 0 {_LEFT + _WIDE + 18:g} {_TOP + _HIGH + 46:g}"
-# The magnified panel is linear from 0 to its smallest decade (zero has no logarithm) on this part of its axis.
-_NEAR_ZERO = 0.13
 # The bar of the share: 100 % of the claim stands here, out of 100, so that a refuted claim can stick out.
 _FULL = 70.0
 
@@ -50,13 +40,13 @@ def page(report: Report, command: str | None = None) -> str:
         f"<style>{_STYLE}</style></head><body><main>",
         "<h1>Privacy audit</h1>",
         _audited(findings),
-        f'<p class="wording">{_text(WORDING)}</p>',
+        f'<p class="wording">{escaped(WORDING)}</p>',
         _summary(report),
         *([_table(findings)] if findings else []),
         _HOW_TO_READ,
         *(["<h2>The attacks in pictures</h2>", *pictures] if pictures else []),
         *([_repeat(command)] if command else []),
-        f"<footer>Written by {_text(report.library)}.</footer>",
+        f"<footer>Written by {escaped(report.library)}.</footer>",
         "</main></body></html>",
     ]
     return "\n".join(parts) + "\n"
@@ -65,22 +55,8 @@ def page(report: Report, command: str | None = None) -> str:
 # ---------------------------------------------------------------------------------------------------------- words
 
 
-def _text(value: object) -> str:
-    """Escaped for text and attributes. What cannot be printed (controls, direction marks) shows as a box."""
-    return escape("".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in str(value)))
-
-
 def _promises(count: int) -> str:
     return f"{count} promise{'' if count == 1 else 's'}"
-
-
-def _positional(value: float, digits: int = 3) -> str:
-    """Without an exponent, which few people read, unless it is a very long number."""
-    if not math.isfinite(value):
-        return "infinite"
-    if value and not 1e-9 < abs(value) < 1e9:
-        return f"{value:.{digits}g}"
-    return np.format_float_positional(value, digits, unique=False, fractional=False, trim="-")
 
 
 def _short(value: float) -> str:
@@ -91,11 +67,6 @@ def _short(value: float) -> str:
 def _plain(value: float, places: int) -> str:
     """To so many places, without zeros at the end."""
     return f"{value:.{places}f}".rstrip("0").rstrip(".")
-
-
-def _percent(share: float) -> str:
-    """Of a measured frequency, to three digits."""
-    return f"{_positional(100 * share)}%"
 
 
 def _confidence(confidence: float) -> str:
@@ -139,7 +110,7 @@ def _above(finding: Finding) -> bool:
 def _exact(finding: Finding) -> str:
     if finding.exact is None:
         return '<span class="quiet">no formula</span>'
-    shown = _positional(finding.exact, 4)
+    shown = positional(finding.exact, 4)
     return f'<strong class="over">{shown}, above the claim</strong>' if _above(finding) else shown
 
 
@@ -149,7 +120,7 @@ def _claim(finding: Finding) -> str:
 
 def _verdict(finding: Finding) -> str:
     kind = "refuted" if finding.verdict == REFUTED else "standing"
-    return f'<span class="verdict {kind}">{_text(finding.verdict)}</span>'
+    return f'<span class="verdict {kind}">{escaped(finding.verdict)}</span>'
 
 
 # ---------------------------------------------------------------------------------------------------------- parts
@@ -164,7 +135,7 @@ def _audited(findings: list[Finding]) -> str:
         seen = kinds.setdefault(finding.target, [])
         if finding.neighbours not in seen:
             seen.append(finding.neighbours)
-    names = (f"<strong>{_text(name)}</strong> ({_text(', '.join(seen))})" for name, seen in kinds.items())
+    names = (f"<strong>{escaped(name)}</strong> ({escaped(', '.join(seen))})" for name, seen in kinds.items())
     return f'<p class="audited">Audited: {"; ".join(names)}.</p>'
 
 
@@ -214,20 +185,20 @@ def _table(findings: list[Finding]) -> str:
         f'<thead role="rowgroup"><tr role="row">{heads}</tr></thead>',
     ]
     for number, finding in enumerate(findings, 1):
-        name = _text(finding.target).replace("/", "/<wbr>")
+        name = escaped(finding.target).replace("/", "/<wbr>")
         cells = (
             _verdict(finding),
             f'<a href="#finding-{number}">{name}</a>' if _has_picture(finding) else name,
-            _text(finding.neighbours),
-            _text(finding.pair),
+            escaped(finding.neighbours),
+            escaped(finding.pair),
             _short(finding.epsilon)
             + (f' <br><span class="quiet">delta {_short(finding.delta)}</span>' if finding.delta else ""),
             _lower(finding),
             _exact(finding),
             _bar(finding),
-            _text(finding.method),
+            escaped(finding.method),
             f"{finding.runs:,}",
-            _positional(finding.seconds, 2) if finding.seconds < 10 else f"{finding.seconds:,.0f}",
+            positional(finding.seconds, 2) if finding.seconds < 10 else f"{finding.seconds:,.0f}",
         )
         row = "".join(
             f'<td role="cell" data-label="{head}" class="of-{head.split()[0]}"><div>{cell}</div></td>'
@@ -235,7 +206,7 @@ def _table(findings: list[Finding]) -> str:
         )
         out.append(f'<tbody role="rowgroup"><tr role="row">{row}</tr>')
         if finding.note:
-            note = f'<td role="cell" colspan="{len(_COLUMNS)}">{_text(finding.note)}</td>'
+            note = f'<td role="cell" colspan="{len(_COLUMNS)}">{escaped(finding.note)}</td>'
             out.append(f'<tr role="row" class="note">{note}</tr>')
         out.append("</tbody>")
     return "\n".join([*out, "</table></div>"])
@@ -255,7 +226,7 @@ def _bar(finding: Finding) -> str:
 def _repeat(command: str) -> str:
     return (
         "<h2>Repeat it</h2><p>The noise is drawn anew each time, so the numbers will differ a little.</p>"
-        f"<pre><code>{_text(command)}</code></pre>"
+        f"<pre><code>{escaped(command)}</code></pre>"
     )
 
 
@@ -274,35 +245,16 @@ def _picture(number: int, finding: Finding) -> str:
     def allowed(false_alarms: FloatArray) -> FloatArray:
         return np.clip(np.asarray(curve.power(false_alarms), dtype=np.float64), 0.0, 1.0)
 
-    seen = _in_order(finding.measured)
+    seen = in_order(finding.measured)
     words = _in_words(finding, seen, allowed)
-    floor = _smallest_decade(finding, seen)
-    title = f"{_text(finding.target)} <small>{_text(finding.neighbours)}: {_text(finding.pair)}</small>"
-    panels = [
-        _panel("All false alarms", words, seen, allowed, _as_it_is, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]),
-        _panel("Rare false alarms, magnified", words, seen, allowed, _magnified(floor), _decades(floor)),
-    ]
+    title = f"{escaped(finding.target)} <small>{escaped(finding.neighbours)}: {escaped(finding.pair)}</small>"
     return "\n".join(
         [
             f'<figure id="finding-{number}"><h3>{_verdict(finding)} {title}</h3><div class="panels">',
-            *panels,
-            f"</div>{_LEGEND}<figcaption>{words}</figcaption></figure>",
+            *panels(words, seen, allowed, finding.runs),
+            f"</div>{LEGEND}<figcaption>{words}</figcaption></figure>",
         ]
     )
-
-
-def _in_order(measured: Measured) -> Measured:
-    """By false alarms, then by power, whichever way the thresholds went."""
-    rows = zip(measured.false_alarms, measured.power, measured.low, measured.high, strict=True)
-    return Measured(*zip(*sorted(rows), strict=True))
-
-
-def _with_ends(seen: Measured) -> Measured:
-    """An alarm that never rings and one that always does need no runs: every curve goes from one to the other."""
-    rows = list(zip(seen.false_alarms, seen.power, seen.low, seen.high, strict=True))
-    never = [] if rows[0][:2] == (0.0, 0.0) else [(0.0, 0.0, 0.0, 0.0)]
-    always = [] if rows[-1][:2] == (1.0, 1.0) else [(1.0, 1.0, 1.0, 1.0)]
-    return Measured(*zip(*never, *rows, *always, strict=True))
 
 
 def _in_words(finding: Finding, seen: Measured, allowed: Function) -> str:
@@ -326,141 +278,16 @@ def _in_words(finding: Finding, seen: Measured, allowed: Function) -> str:
         remark = ", and so small an excess can be luck"
     words = (
         f"Claimed: {_claim(finding)} ({finding.family} curve). At its most telling threshold the alarm rang in "
-        f"{_percent(seen.power[at])} of the runs on the right table (band: {_percent(seen.low[at])} to "
-        f"{_percent(seen.high[at])}) and in {_percent(seen.false_alarms[at])} of those on the wrong one; "
-        f"the claim allows at most {_percent(float(limit[at]))} there{remark}. Epsilon is at least {_lower(finding)} "
+        f"{percent(seen.power[at])} of the runs on the right table (band: {percent(seen.low[at])} to "
+        f"{percent(seen.high[at])}) and in {percent(seen.false_alarms[at])} of those on the wrong one; "
+        f"the claim allows at most {percent(float(limit[at]))} there{remark}. Epsilon is at least {_lower(finding)} "
         f"with {_confidence(finding.confidence)} confidence ({finding.method}): {finding.verdict}."
     )
-    return _text(words)
-
-
-def _panel(title: str, words: str, seen: Measured, allowed: Function, place: Function, ticks: list[float]) -> str:
-    """One picture: forbidden region, grid, guessing, band, measured curve, claimed curve, from back to front."""
-    grid = _grid(allowed)
-    limit, line = allowed(grid), _with_ends(seen)
-    across, low = _filled(line.false_alarms, line.low, grid)
-    _, high = _filled(line.false_alarms, line.high, grid)
-    there_and_back = np.concatenate([across, across[::-1]]), np.concatenate([low, high[::-1]])
-    ends = np.array([0.0, 1.0])
-    radius = 3 if len(seen.power) < 6 else 1.6
-    out = [
-        f'<svg class="panel" viewBox="{_PANEL}" role="img" aria-label="{_text(title)}. {words}">',
-        f'<text class="title" x="{_LEFT:g}" y="18">{_text(title)}</text>',
-        f'<path class="forbidden" d="{_path(np.append(grid, 0.0), np.append(limit, 1.0), place)}Z"/>',
-        *_axes(place, ticks),
-        f'<path class="guessing" d="{_path(ends, ends, place)}"/>',
-        f'<path class="band" d="{_path(*there_and_back, place)}Z"/>',
-        f'<path class="measured" d="{_path(*_filled(line.false_alarms, line.power, grid), place)}"/>',
-        *(f'<circle class="point" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"/>' for x, y in _points(seen, place)),
-        f'<path class="claimed" d="{_path(grid, limit, place)}"/>',
-        "</svg>",
-    ]
-    return "\n".join(out)
-
-
-def _axes(place: Function, ticks: list[float]) -> list[str]:
-    """Grid lines with their values, the frame, and what the axes mean."""
-    right, bottom = _LEFT + _WIDE, _TOP + _HIGH
-    out = []
-    for tick, at in zip(ticks, place(np.array(ticks)), strict=True):
-        x, y, label = _LEFT + _WIDE * at, bottom - _HIGH * at, _percent(tick) if tick else "0"
-        out.append(f'<path class="grid" d="M{x:.1f} {_TOP:g}V{bottom:g}M{_LEFT:g} {y:.1f}H{right:g}"/>')
-        out.append(f'<text class="tick across" x="{x:.1f}" y="{bottom + 15:g}">{label}</text>')
-        out.append(f'<text class="tick up" x="{_LEFT - 6:g}" y="{y:.1f}" dy="0.35em">{label}</text>')
-    middle_x, middle_y = _LEFT + _WIDE / 2, _TOP + _HIGH / 2
-    return [
-        *out,
-        f'<rect class="frame" x="{_LEFT:g}" y="{_TOP:g}" width="{_WIDE:g}" height="{_HIGH:g}"/>',
-        f'<text class="axis" x="{middle_x:g}" y="{bottom + 36:g}">False alarms: it rang for the wrong table</text>',
-        f'<text class="axis" x="12" y="{middle_y:g}" transform="rotate(-90 12 {middle_y:g})">'
-        "Power: it rang for the right table</text>",
-    ]
-
-
-# -------------------------------------------------------------------------------------------------------- geometry
-
-
-def _as_it_is(share: FloatArray) -> FloatArray:
-    return share
-
-
-def _magnified(floor: float) -> Function:
-    """Logarithmic from `floor` to 1, linear below. Both axes use it, so guessing stays a straight line."""
-
-    def place(share: FloatArray) -> FloatArray:
-        logs = 1 - np.log10(np.maximum(share, floor)) / math.log10(floor)
-        return np.where(share < floor, _NEAR_ZERO * share / floor, _NEAR_ZERO + (1 - _NEAR_ZERO) * logs)
-
-    return place
-
-
-def _smallest_decade(finding: Finding, seen: Measured) -> float:
-    """Below the rarest alarms measured; an alarm that never rang falsely may do so up to about once in the runs."""
-    rarest = min((x for x in (*seen.false_alarms, *seen.power) if x > 0), default=1.0)
-    if any(x == 0 < y for x, y in zip(seen.false_alarms, seen.power, strict=True)):
-        rarest = min(rarest, 2 / max(finding.runs, 2))
-    last = min(8, max(2, math.ceil(-math.log10(rarest))))
-    return 10.0 ** -(last + last % 2 if last > 5 else last)  # even where only every other decade is labelled
-
-
-def _decades(floor: float) -> list[float]:
-    """0 and the decades down to the floor; every other one if labels would touch."""
-    last = round(-math.log10(floor))
-    return [0.0, *(10.0**-power for power in range(last, -1, -1 if last < 6 else -2))]
-
-
-def _grid(allowed: Function) -> FloatArray:
-    """False alarms at which the claimed curve is drawn: dense at both ends, and its corner.
-
-    An (epsilon, delta) claim has its corner where power and false alarms add up to 1; a grid alone would cut it off.
-    """
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if float(allowed(np.array([middle]))[0]) + middle < 1 else (low, middle)
-    return np.unique(np.concatenate([[0.0, high, 1.0], np.geomspace(1e-12, 1, 97), np.linspace(0, 1, 51)]))
-
-
-def _filled(x: tuple[float, ...], y: tuple[float, ...], grid: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The line through the points, with points of the grid between them: straight as it is, bent when magnified.
-
-    A straight line between two magnified points would lie above what the attack did.
-    """
-    between = grid[(grid > x[0]) & (grid < x[-1]) & ~np.isin(grid, x)]
-    across, up = np.concatenate([x, between]), np.concatenate([y, np.interp(between, x, y)])
-    order = np.argsort(across, kind="stable")
-    return across[order], up[order]
-
-
-def _points(seen: Measured, place: Function) -> list[tuple[float, float]]:
-    x, y = place(np.array(seen.false_alarms)), place(np.array(seen.power))
-    return [(_LEFT + _WIDE * a, _TOP + _HIGH * (1 - b)) for a, b in zip(x.tolist(), y.tolist(), strict=True)]
-
-
-def _path(x: FloatArray, y: FloatArray, place: Function) -> str:
-    """Shares to a path of the panel, without points that round to the one before."""
-    across, up = _LEFT + _WIDE * place(x), _TOP + _HIGH * (1 - place(y))
-    spots = [f"{a:.1f} {b:.1f}" for a, b in zip(across.tolist(), up.tolist(), strict=True)]
-    return "M" + "L".join(spot for spot, before in zip(spots, ["", *spots], strict=False) if spot != before)
+    return escaped(words)
 
 
 # ------------------------------------------------------------------------------------------------------ fixed text
 
-
-def _key(kind: str, shape: str, words: str, more: str = "") -> str:
-    drawing = f'<path class="{kind}" d="{shape}"/>{more}'
-    return f'<li><svg class="key" viewBox="0 0 28 14" aria-hidden="true">{drawing}</svg>{words}</li>'
-
-
-_LEGEND = (
-    '<ul class="legend">'
-    + _key("measured", "M1 7H27", "measured thresholds", '<circle class="point" cx="14" cy="7" r="3"/>')
-    + _key("band", "M1 2H27V12H1Z", "its confidence band")
-    + _key("claimed", "M1 7H27", "the most that the claim allows")
-    + _key("forbidden", "M1 1H27V13H1Z", "forbidden by the claim")
-    + _key("guessing", "M1 7H27", "guessing")
-    + "</ul>"
-)
 
 _HOW_TO_READ = """<details><summary>How to read this</summary>
 <p>A release promises that it is hard to tell from it whether a table or its neighbour (the same table with one row or

@@ -261,8 +261,9 @@ class Canaries:
 
     scores: Reals
     secrets: NDArray[np.bool_]
+    stated: float
+    """`stated_loss` of one canary."""
     noise: str
-    fresh: bool
 
 
 def canaries(
@@ -284,4 +285,4 @@ def canaries(
             scores += (np.abs(seen - other) - np.abs(seen - one)).sum(axis=1) / look.event.scale
         else:
             scores += (seen - (one + other) / 2) @ (one - other) / look.event.scale**2
-    return Canaries(scores, secrets, looks[0].event.noise, _is_fresh(looks))
+    return Canaries(scores, secrets, stated_loss(looks, pair), looks[0].event.noise)
