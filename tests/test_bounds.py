@@ -375,6 +375,14 @@ def test_the_repetitions_are_not_won_by_saying_nothing(name):
     assert np.median(found) > 0.3 * law.epsilon
 
 
+def test_a_classifier_finds_one_leak_among_many_numbers_in_few_runs():
+    rng = np.random.default_rng(27)
+    one, other = rng.standard_normal((2, 60, 80))
+    one[:, 41] = 301
+    other[:, 41] = 300
+    assert by_classifier(one, other, 0.0, 0.999)[0].epsilon > 0.7
+
+
 def test_a_classifier_exceeds_the_truth_no_more_often_than_its_confidence_allows():
     """Two tables that nothing tells apart: the model overfits its own rows, and the test must not notice."""
     rng, repeats = np.random.default_rng(22), 60

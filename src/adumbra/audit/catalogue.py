@@ -1,11 +1,13 @@
 """Attack the promises of the catalogue: every mechanism, unit and relation, on the worst tables that can be built.
 
-Three attacks, each on what the mechanism really does:
+Four attacks, each on what the mechanism really does:
 
 * `transcript`: the mechanism runs many times on each of two neighbouring tables, through the real door; the attacker
   sees every noisy number and compares likelihoods.
 * `one-run`: a single release of a table in which each row is, by a coin, one of two neighbours; the attacker guesses
   the coins. For mechanisms that answer row by row.
+* `numbers`: the same runs again, on a table with every kind of column, given to a classifier number by number. It does
+  not believe the stated noise, and so finds a number that got less of it, or none.
 * `release`: whole releases, card and files, as an analyst gets them; a classifier learns to tell the tables apart. It
   knows nothing of the mechanism, and so finds what theory overlooked: a number that slipped past the door.
 """
@@ -37,6 +39,7 @@ from adumbra.audit.transcripts import (
     canaries,
     encoded,
     frame_of,
+    numbers,
     runs,
     stated_loss,
     transcript,
@@ -60,6 +63,10 @@ Reals = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
 BLACK_BOX_EPSILON = 0.5
 """Whole releases are attacked at this epsilon or less: a leak then shows in few of them, whatever its size."""
+_SMALL_CLAIM = "claimed at a small epsilon, so that any leak shows"
+_BLIND: tuple[Literal["numbers"], Literal["release"]] = ("numbers", "release")
+"""Attacks that believe nothing."""
+_MOST_NUMBERS = 100
 _EXCEEDS = 1 + 1e-6
 
 
@@ -74,7 +81,7 @@ class Effort:
     seconds: float
     canaries: int
     releases: int
-    """Whole releases of each table."""
+    """Whole releases of each table, and runs whose numbers are looked at one by one."""
 
     @staticmethod
     def of(runs: int) -> Effort:
@@ -100,7 +107,7 @@ _PURE_CUTS = (0.5, 0.65)
 class Task:
     """One promise and one way to attack it."""
 
-    kind: Literal["transcript", "one-run", "release"]
+    kind: Literal["transcript", "one-run", "numbers", "release"]
     mechanism: str
     challenge: int
     """Which of the mechanism's own challenges."""
@@ -162,7 +169,7 @@ def audit_catalogue(
         for own_delta in dict.fromkeys((delta, 0.0))
         if own_delta == delta or not isinstance(build(name, {}), Chooser)  # what it chooses is attacked at delta 0
         for task in _tasks(name, epsilon, own_delta, effort, {}, None, None)
-        if task.kind != "release" or own_delta == delta
+        if task.kind not in _BLIND or own_delta == delta
     ]
     return carried_out(tasks, confidence, workers, progress)
 
@@ -190,7 +197,8 @@ def _tasks(
     # Where the number of rows is private there is more to slip past the door.
     private = [index for index, challenge in chosen if challenge.neighbours.relation is Relation.ADD_REMOVE]
     for index in {chosen[0][0], *private} if chosen else ():
-        yield Task("release", name, index, min(epsilon, BLACK_BOX_EPSILON), delta, effort, options)
+        for kind in _BLIND:
+            yield Task(kind, name, index, min(epsilon, BLACK_BOX_EPSILON), delta, effort, options)
 
 
 def carried_out(
@@ -237,7 +245,7 @@ def attack(task: Task) -> Finding:
     challenge = catalogue()[task.mechanism].challenges()[task.challenge]
     mechanism = build(task.mechanism, {**challenge.options, **task.options})
     budget = Budget(task.epsilon, task.delta, challenge.neighbours.unit, challenge.neighbours.relation)
-    attacks = {"transcript": _transcripts, "one-run": _one_run, "release": _releases}
+    attacks = {"transcript": _transcripts, "one-run": _one_run, "numbers": _numbers, "release": _releases}
     finding = attacks[task.kind](task, mechanism, challenge, budget)
     return replace(finding, seconds=time.perf_counter() - start)
 
@@ -371,6 +379,22 @@ def _one_run(task: Task, mechanism: Mechanism, challenge: Challenge, budget: Bud
     )
 
 
+# ---- every number by itself
+
+
+def _numbers(task: Task, mechanism: Mechanism, challenge: Challenge, budget: Budget) -> Finding:
+    wide = mixed(challenge.neighbours)
+    one, other = numbers(mechanism, wide, budget, task.effort.releases, _MOST_NUMBERS)
+    bound, *scores = bounds.by_classifier(one, other, task.delta, task.confidence)
+    return _finding(
+        task,
+        wide,
+        bound,
+        measured=bounds.measured_curve(scores[0], scores[1]),
+        note=f"{one.shape[1]} noisy numbers one by one; {_SMALL_CLAIM}",
+    )
+
+
 # ---- whole releases
 
 
@@ -387,7 +411,7 @@ def _releases(task: Task, mechanism: Mechanism, challenge: Challenge, budget: Bu
         challenge,
         replace(bound, runs=len(one) + len(other)),
         measured=bounds.measured_curve(scores[0], scores[1]),
-        note=f"whole releases, {width} numbers each; claimed at a small epsilon, so that any leak shows",
+        note=f"whole releases, {width} numbers each; {_SMALL_CLAIM}",
     )
 
 
@@ -404,18 +428,18 @@ def _published(mechanism: Mechanism, challenge: Challenge, rows: Sequence[Any], 
     )
     with tempfile.TemporaryDirectory(prefix="adumbra-audit-") as place:
         folder, _ = pipeline.release(job, Path(place) / "release")
-        return _numbers(folder)
+        return _content(folder)
 
 
-_MOST_NUMBERS = 400
+_MOST_OF_AN_ARRAY = 400
 _FIRST_ROWS = 5
 
 
-def _numbers(folder: ReleaseFolder) -> Reals:
+def _content(folder: ReleaseFolder) -> Reals:
     """All that is in a release, as numbers: the card's, the arrays', the table's size, columns and first rows."""
     found = [*_card_numbers(folder.card.model_dump())]
     for _, array in sorted(folder.arrays().items()):
-        found += [float(array.size), *np.asarray(array, dtype=np.float64).ravel()[:_MOST_NUMBERS]]
+        found += [float(array.size), *np.asarray(array, dtype=np.float64).ravel()[:_MOST_OF_AN_ARRAY]]
     table = folder.table()
     found.append(float(len(table)))
     for column in table.columns:

@@ -42,6 +42,7 @@ __all__ = [
     "canaries",
     "encoded",
     "frame_of",
+    "numbers",
     "runs",
     "stated_loss",
     "transcript",
@@ -253,6 +254,45 @@ def runs(
 
 def _is_fresh(looks: Sequence[Look]) -> bool:
     return any(look.calibration.account == "fresh-projection" for look in looks)
+
+
+def numbers(
+    mechanism: Mechanism | Chooser, challenge: Challenge, budget: Budget, count: int, most: int
+) -> tuple[Reals, Reals]:
+    """For each run on each table (one a line), the noisy numbers that the tables move most, at most so many.
+
+    Each is taken from the middle of its exact values, in units of their distance, so that it means the same in all
+    runs, whatever later looks made of earlier ones. Which numbers, a first run decides that is not counted.
+    """
+    pair = encoded(challenge)
+    places = _most_moved(transcript(mechanism, challenge, budget), encoded(challenge, differing=True), most)
+    out = []
+    for rows in challenge.tables():
+        lines = []
+        for looks in _transcripts(mechanism, challenge, budget, rows, count):
+            line = []
+            for look, chosen in zip(looks, places, strict=True):
+                one, other = _answer(look.query, pair.one), _answer(look.query, pair.other)
+                kept = chosen[chosen < len(one)]  # a later look may have found fewer cells
+                change = (one - other)[kept]
+                part = np.zeros(len(chosen))
+                np.divide((look.vector - (one + other) / 2)[kept], change, out=part[: len(kept)], where=change != 0)
+                line.append(part)
+            lines.append(np.concatenate(line))
+        out.append(np.stack(lines))
+    return out[0], out[1]
+
+
+def _most_moved(looks: Sequence[Look], differing: Pair, most: int) -> list[NDArray[np.int64]]:
+    """Places of the numbers that move most in units of their noise, look by look."""
+    moves = []
+    for look in looks:
+        alone = _answer(look.query, differing.one), _answer(look.query, differing.other)
+        moved = np.abs(alone[0] - alone[1]) / look.event.scale
+        # rows that both tables share stand before the one that differs
+        moves.append(np.concatenate([np.zeros(len(look.vector) - len(moved)), moved]))
+    cut = np.sort(np.concatenate(moves))[::-1][:most][-1]
+    return [np.flatnonzero((moved >= cut) & (moved > 0)) for moved in moves]
 
 
 @dataclass(frozen=True, eq=False)

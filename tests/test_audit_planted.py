@@ -1,0 +1,65 @@
+"""What the audit itself notices of the planted bugs: run on broken code, it must say REFUTED or be stopped at the door.
+
+docs/planted-bugs.md lists the same, and what an audit cannot see.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from adumbra.audit.catalogue import Effort, Task, attack
+from adumbra.audit.findings import REFUTED
+from adumbra.mechanisms.catalogue import catalogue
+from tests import test_planted_bugs as plants
+from tests.repeatable import repeatable  # noqa: F401
+
+PAGE = Path(__file__).parents[1] / "docs" / "planted-bugs.md"
+FEW = Effort(60, 60, 0.0, canaries=1000, releases=90)
+MANY = Effort(800, 800, 0.0, canaries=1000, releases=60)
+
+
+def task(name: str, neighbours: str, kind: str = "transcript", effort: Effort = FEW, delta: float = 1e-6) -> Task:
+    index = [str(challenge.neighbours) for challenge in catalogue()[name].challenges()].index(neighbours)
+    return Task(kind, name, index, 4.0 if kind == "transcript" else 0.5, delta, effort)  # type: ignore[arg-type]
+
+
+CAUGHT = {
+    plants.half_noise: task("tables", "row/replace", effort=MANY),
+    plants.two_thirds_noise: task("tables", "row/replace", effort=MANY),
+    plants.half_noise_on_one_part: task("dprp", "row/replace", effort=MANY),
+    plants.half_sigma: task("tables", "row/replace"),
+    plants.skipped_row_clip: task("dprp", "row/replace"),
+    plants.skipped_range_clip: task("tables", "row/replace"),
+    plants.scores_not_clipped: task("moments", "row/replace"),
+    plants.row_count_always_public: task("moments", "row/add-remove", "release"),
+    plants.row_count_on_the_card: task("tables", "row/add-remove", "release"),
+    plants.same_noise_twice: task("tables", "row/replace", effort=MANY),
+    plants.one_hot_as_one_column: task("dppro", "cell/replace"),
+    plants.replace_as_zero_out: task("dppro", "row/replace"),
+    plants.added_row_for_a_replaced_one: task("tables", "row/replace"),
+    plants.gram_without_root_two: task("dprp", "row/replace"),
+    plants.upper_triangle_weighed(2.0): task("dprp", "row/replace"),
+    plants.model_sees_the_exact_sums: task("hybrid", "row/replace"),
+    plants.class_sizes_taken_for_public: task("moments", "row/replace", "numbers"),
+    plants.label_passed_around_the_noise: task("dppro", "row/replace", "numbers"),
+}
+
+
+@pytest.mark.parametrize("plant", CAUGHT, ids=lambda plant: plant.__name__)
+def test_the_audit_notices(plant, monkeypatch):
+    plant(monkeypatch)
+    try:
+        found = attack(CAUGHT[plant])
+    except RuntimeError as stopped:
+        assert "at the door" in str(stopped)
+    else:
+        assert found.verdict == REFUTED, found
+
+
+def test_the_page_lists_what_the_audit_notices():
+    section = PAGE.read_text().split("## What the audit notices", 1)[1]
+    listed = re.findall(r"^\| `([a-z0-9_.]+)` \|", section, re.MULTILINE)
+    assert sorted(listed) == sorted(plant.__name__ for plant in CAUGHT)
