@@ -12,8 +12,9 @@ import pytest
 import adumbra as ad
 import adumbra.privacy.sensitivity as sensitivity
 from adumbra.audit import pairs
-from adumbra.audit.catalogue import Effort, Task, attack, audit_mechanism, carried_out
+from adumbra.audit.catalogue import audit_mechanism, carried_out
 from adumbra.audit.findings import NOT_REFUTED, REFUTED, Finding, Report
+from adumbra.audit.promises import Effort, Task, attack
 from adumbra.audit.transcripts import canaries, encoded, runs, stated_loss, transcript
 from adumbra.core.challenge import Challenge, emptied
 from adumbra.core.guarantee import Budget, Neighbours, Relation, Unit

@@ -137,7 +137,7 @@ def test_the_page_says_what_the_report_says() -> None:
     text = shown(SOUND, BROKEN, command="adumbra audit --all --epsilon 1")
     said = words(text)
     assert WORDING in said
-    assert said.index(WORDING) < said.index("2 promises attacked, 1 refuted.") < said.index("lower bound")
+    assert said.index(WORDING) < said.index("2 attacks, 1 refuted.") < said.index("lower bound")
     assert "With 95% confidence all 2 lower bounds hold at once." in said
     assert "adumbra audit --all --epsilon 1" in said
     assert "adumbra 9.8.7" in said
@@ -181,7 +181,7 @@ def test_a_verdict_has_a_word_and_a_colour() -> None:
 def test_not_refuted_is_no_pass_where_the_formula_refutes() -> None:
     said = words(shown(replace(SOUND, exact=1.04)))
     assert "1.04, above the claim" in said
-    assert "1 promise attacked, 0 refuted." in said
+    assert "1 attack, 0 refuted." in said
     assert "Of those not refuted, 1 cannot hold by the formula" in said
     for harmless in (SOUND, replace(SOUND, exact=1.0), replace(SOUND, exact=None), BROKEN):
         assert "above the claim" not in words(shown(harmless)).split("How to read")[0]
@@ -229,7 +229,7 @@ def test_a_bar_is_as_long_as_its_share() -> None:
 
 def test_an_empty_report_is_a_page_that_says_so() -> None:
     text = shown()
-    assert "Nothing was audited." in words(text) and "0 promises attacked." in words(text)
+    assert "Nothing was audited." in words(text) and "Nothing was attacked." in words(text)
     assert WORDING in words(text)
     assert "<table" not in text and "<figure" not in text and "confidence all" not in text
     nesting(text)

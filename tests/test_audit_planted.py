@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from adumbra.audit.catalogue import Effort, Task, attack
 from adumbra.audit.findings import REFUTED
+from adumbra.audit.promises import Effort, Task, attack
 from adumbra.mechanisms.catalogue import catalogue
 from tests import test_planted_bugs as plants
 from tests.repeatable import repeatable  # noqa: F401

@@ -1,132 +1,42 @@
-"""Attack the promises of the catalogue: every mechanism, unit and relation, on the worst tables that can be built.
-
-Four attacks, each on what the mechanism really does:
-
-* `transcript`: the mechanism runs many times on each of two neighbouring tables, through the real door; the attacker
-  sees every noisy number and compares likelihoods.
-* `one-run`: a single release of a table in which each row is, by a coin, one of two neighbours; the attacker guesses
-  the coins. For mechanisms that answer row by row.
-* `numbers`: the same runs again, on a table with every kind of column, given to a classifier number by number. It does
-  not believe the stated noise, and so finds a number that got less of it, or none.
-* `release`: whole releases, card and files, as an analyst gets them; a classifier learns to tell the tables apart. It
-  knows nothing of the mechanism, and so finds what theory overlooked: a number that slipped past the door.
-"""
+"""Attack the promises of the catalogue: every mechanism, unit and relation, on the worst tables that can be built."""
 
 from __future__ import annotations
 
-import math
+import contextlib
+import dataclasses
 import multiprocessing
 import os
-import secrets
-import tempfile
-import time
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from adumbra import pipeline
-from adumbra.audit import bounds
 from adumbra.audit.findings import Finding, Report
-from adumbra.audit.pairs import extremes, mixed, searched
-from adumbra.audit.transcripts import (
-    Look,
-    canaries,
-    encoded,
-    frame_of,
-    numbers,
-    runs,
-    stated_loss,
-    transcript,
-)
+from adumbra.audit.promises import DEEP, QUICK, Effort, Task, attack, built
+from adumbra.audit.transcripts import job_of
 from adumbra.core.challenge import Challenge
 from adumbra.core.errors import InputError
-from adumbra.core.events import FreshProjection
-from adumbra.core.guarantee import Budget, Relation, Unit
+from adumbra.core.guarantee import DEFAULT_DELTA, Budget, Relation, Unit
 from adumbra.core.mechanism import Chooser, Mechanism
-from adumbra.core.randomness import PublicSeed
-from adumbra.core.release import ReleaseFolder
-from adumbra.core.space import GRID
-from adumbra.core.validation import at_least
+from adumbra.core.sums import Sum
 from adumbra.mechanisms.catalogue import build, catalogue
-from adumbra.privacy.calibrate import eps_for, fresh_delta, smallest
-from adumbra.table.read import open_table
 
-__all__ = ["DEEP", "QUICK", "Effort", "Task", "attack", "audit_catalogue", "audit_mechanism", "carried_out"]
+__all__ = ["DEEP", "QUICK", "Effort", "audit_catalogue", "audit_mechanism", "carried_out"]
 
-Reals = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
 BLACK_BOX_EPSILON = 0.5
-"""Whole releases are attacked at this epsilon or less: a leak then shows in few of them, whatever its size."""
-_SMALL_CLAIM = "claimed at a small epsilon, so that any leak shows"
+"""Attacks that believe nothing are made at this epsilon or less: a leak then shows in few runs, whatever its size."""
 _BLIND: tuple[Literal["numbers"], Literal["release"]] = ("numbers", "release")
 """Attacks that believe nothing."""
-_MOST_NUMBERS = 100
-_EXCEEDS = 1 + 1e-6
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How many draws each attack takes."""
-
-    transcripts: int
-    """Runs on each table, at least (2.5 times as many for pure epsilon where it is tight, half where it is not)."""
-    most: int
-    """Runs on each table, at most: as many as fit into `seconds`, by the time of a few runs that are not counted."""
-    seconds: float
-    canaries: int
-    releases: int
-    """Whole releases of each table, and runs whose numbers are looked at one by one."""
-
-    @staticmethod
-    def of(runs: int) -> Effort:
-        """So many runs on each table, and other draws to match.
-
-        >>> Effort.of(100).canaries
-        2000
-        """
-        at_least(100, "give at least 100 runs on each table", runs=runs)
-        return Effort(runs, runs, 0.0, canaries=20 * runs, releases=max(60, runs // 8))
-
-
-QUICK = Effort(transcripts=1000, most=6000, seconds=12.0, canaries=100_000, releases=150)
-DEEP = Effort(transcripts=20_000, most=100_000, seconds=600.0, canaries=500_000, releases=2000)
-_TIMED = 20
-_TIGHT = 0.97
-"""A pair whose stated cost is this much of the claim: the theory leaves nothing over."""
-_PURE_CUTS = (0.5, 0.65)
-"""Of the log-likelihood ratio, as shares of epsilon, where the noise is Laplace's."""
-
-
-@dataclass(frozen=True)
-class Task:
-    """One promise and one way to attack it."""
-
-    kind: Literal["transcript", "one-run", "numbers", "release"]
-    mechanism: str
-    challenge: int
-    """Which of the mechanism's own challenges."""
-    epsilon: float
-    delta: float
-    effort: Effort
-    options: Mapping[str, Any] = field(default_factory=dict)
-    confidence: float = 0.999
-
-    @property
-    def title(self) -> str:
-        """For progress lines."""
-        return f"{self.mechanism} ({self.kind})"
 
 
 def audit_mechanism(
-    mechanism: str,
+    mechanism: str | Mechanism | Chooser,
     epsilon: float,
-    delta: float,
+    delta: float = DEFAULT_DELTA,
     *,
     unit: Unit | None = None,
     relation: Relation | None = None,
@@ -139,22 +49,26 @@ def audit_mechanism(
     """Try to refute what one mechanism promises at this epsilon and delta.
 
     Guarantee: with the stated confidence every lower bound of the report is below the true epsilon of its pair. An
-    audit can refute, never prove. Edge cases: a unit or relation that the mechanism does not support is refused; pure
-    epsilon (delta = 0) is attacked as such.
+    audit can refute, never prove. Edge cases: a mechanism is given by name, with `options`, or as it is given to
+    `release`; a unit or relation that it does not support is refused; pure epsilon (delta = 0) is attacked as such.
     """
     Budget(epsilon, delta)  # refuses what is no budget
-    build(mechanism, dict(options or {}))
-    tasks = list(_tasks(mechanism, epsilon, delta, effort, dict(options or {}), unit, relation))
+    if isinstance(mechanism, str):
+        name, own = mechanism, dict(options or {})
+    else:
+        name, own = mechanism.name, _changed_options(mechanism) | dict(options or {})
+    build(name, own)
+    tasks = list(_tasks(name, epsilon, delta, effort, own, unit, relation))
     if not tasks:
-        offers = ", ".join(dict.fromkeys(str(c.neighbours) for c in catalogue()[mechanism].challenges()))
-        asked = "/".join("any" if part is None else part.value for part in (unit, relation))
-        raise InputError(f"a promise that {mechanism} makes ({offers})", asked, "pass another --unit or --relation")
+        offers = ", ".join(dict.fromkeys(str(c.neighbours) for c in catalogue()[name].challenges()))
+        asked = "/".join("any" if part is None else str(part) for part in (unit, relation))
+        raise InputError(f"a promise that {name} makes ({offers})", asked, "choose another unit or relation")
     return carried_out(tasks, confidence, workers, progress)
 
 
 def audit_catalogue(
     epsilon: float,
-    delta: float,
+    delta: float = DEFAULT_DELTA,
     *,
     effort: Effort = QUICK,
     confidence: float = 0.999,
@@ -172,6 +86,12 @@ def audit_catalogue(
         if task.kind not in _BLIND or own_delta == delta
     ]
     return carried_out(tasks, confidence, workers, progress)
+
+
+def _changed_options(mechanism: Mechanism | Chooser) -> dict[str, Any]:
+    """What a mechanism was given beyond its defaults."""
+    fields = dataclasses.fields(mechanism)  # type: ignore[arg-type] # all are dataclasses (contract suite)
+    return {f.name: value for f in fields if (value := getattr(mechanism, f.name)) != f.default}
 
 
 def _tasks(
@@ -192,13 +112,20 @@ def _tasks(
         if challenge.fresh and delta == 0:
             continue  # pure epsilon has no fresh account: the challenge beside it says the same
         yield Task("transcript", name, index, epsilon, delta, effort, options)
-        if not challenge.shared and not challenge.row_bound and not challenge.fresh:
+        if not challenge.fresh and _row_by_row(name, challenge, options, Budget(epsilon, delta)):
             yield Task("one-run", name, index, epsilon, delta, effort, options)
     # Where the number of rows is private there is more to slip past the door.
     private = [index for index, challenge in chosen if challenge.neighbours.relation is Relation.ADD_REMOVE]
     for index in {chosen[0][0], *private} if chosen else ():
         for kind in _BLIND:
             yield Task(kind, name, index, min(epsilon, BLACK_BOX_EPSILON), delta, effort, options)
+
+
+def _row_by_row(name: str, challenge: Challenge, options: Mapping[str, Any], budget: Budget) -> bool:
+    """Whether every look has an answer for each row, so that each can be a canary."""
+    budget = replace(budget, unit=challenge.neighbours.unit, relation=challenge.neighbours.relation)
+    job = job_of(built(name, challenge, options), challenge, budget, challenge.tables()[0])
+    return not any(isinstance(query, Sum) for query in job.mechanism.queries(job.setting).values())
 
 
 def carried_out(
@@ -221,246 +148,34 @@ def carried_out(
             progress(task.title, len(found), len(tasks))
     else:
         # a fresh interpreter for each worker: forking a process with threads in it can hang
-        pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _one_thread)
+        pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"))
         try:
-            # the longest first, so that no worker is left alone with one of them at the end
-            order = sorted(range(len(tasks)), key=lambda i: tasks[i].mechanism not in ("hybrid", "auto"))
-            pending = {pool.submit(attack, tasks[index]): index for index in order}
+            with _as_workers_start():
+                pending = {pool.submit(attack, task): index for index, task in enumerate(tasks)}
             for done in as_completed(pending):
                 found[pending[done]] = done.result()
                 progress(tasks[pending[done]].title, len(found), len(tasks))
+        except BaseException:
+            for worker in multiprocessing.active_children():
+                worker.terminate()  # nobody waits for the rest
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
     return Report(tuple(found[index] for index in range(len(tasks))), confidence, f"adumbra {version('adumbra')}")
 
 
-def _one_thread() -> None:
-    """A worker is one of several: it needs no threads of its own, and small tables are faster without."""
-    os.environ["ADUMBRA_THREADS"] = "1"
-
-
-def attack(task: Task) -> Finding:
-    """Carry one attack out."""
-    start = time.perf_counter()
-    challenge = catalogue()[task.mechanism].challenges()[task.challenge]
-    mechanism = build(task.mechanism, {**challenge.options, **task.options})
-    budget = Budget(task.epsilon, task.delta, challenge.neighbours.unit, challenge.neighbours.relation)
-    attacks = {"transcript": _transcripts, "one-run": _one_run, "numbers": _numbers, "release": _releases}
-    finding = attacks[task.kind](task, mechanism, challenge, budget)
-    return replace(finding, seconds=time.perf_counter() - start)
-
-
-def _finding(task: Task, challenge: Challenge, bound: bounds.Bound, **rest: Any) -> Finding:
-    return Finding(
-        target=task.mechanism,
-        neighbours=str(challenge.neighbours),
-        pair=challenge.why,
-        epsilon=task.epsilon,
-        delta=task.delta,
-        lower_bound=bound.epsilon,
-        confidence=task.confidence,
-        method=bound.method,
-        runs=bound.runs,
-        seconds=0.0,
-        **rest,
-    )
-
-
-# ---- many runs on two tables
-
-
-def _transcripts(task: Task, mechanism: Mechanism, challenge: Challenge, budget: Budget) -> Finding:
-    worst, exact, tried = _worst(task, mechanism, challenge, budget)
-    count = _runs_to_make(mechanism, worst, budget, task.effort, task.epsilon <= exact / _TIGHT)
-    made = runs(mechanism, worst, budget, count)
-    # Thresholds that are fixed beforehand need no runs to choose them. At 0 both tables are as likely; a promise that
-    # averages over projections has no Gaussian curve, but the fit at 0 stays below it (docs/proofs/audit-bounds.md).
-    # Laplace noise of many numbers rarely leans one way in all of them, so the clearest cases are too rare to count.
-    family, cuts = ("gaussian", (0.0,)) if made.noise == "gaussian" else ("approximate", _PURE_CUTS)
-    each = 1 - (1 - task.confidence) / (1 + len(cuts))
-    found = [bounds.by_threshold(made.one, made.other, task.delta, each)]
-    found += [
-        bounds.by_family(made.one, made.other, family, task.delta, each, cut=share * task.epsilon) for share in cuts
-    ]
-    best = max(found, key=lambda bound: bound.epsilon)
-    if not made.fresh:
-        exact = max(exact, _epsilon(made.stated, made.noise, task.delta))
-    note = f"worst of {tried} pairs" if tried > 1 else ""
-    if exact > task.epsilon * _EXCEEDS:
-        # no sampling needed: the stated noise is too small for this pair
-        best = replace(best, epsilon=max(best.epsilon, exact), method="exact")
-        note += "; the stated noise is too small for it"
-    return _finding(
-        task,
-        worst,
-        replace(best, runs=len(made.one) + len(made.other)),
-        exact=exact,
-        family="gaussian" if made.noise == "gaussian" and not made.fresh else "approximate",
-        measured=bounds.measured_curve(made.one, made.other),
-        note=note,
-    )
-
-
-def _runs_to_make(mechanism: Mechanism, challenge: Challenge, budget: Budget, effort: Effort, tight: bool) -> int:
-    """How many runs fit: from the clock and the theory, so that the number knows nothing of the outcomes."""
-    if effort.most <= effort.transcripts:
-        return effort.transcripts
-    # pure epsilon needs more runs to be reached, and is worth them only where it can be
-    least = effort.transcripts if budget.delta > 0 else int(effort.transcripts * (2.5 if tight else 0.5))
-    start = time.perf_counter()
-    runs(mechanism, challenge, budget, _TIMED)
-    each = (time.perf_counter() - start) / _TIMED
-    return min(max(int(effort.seconds / each), least), effort.most)
-
-
-def _worst(task: Task, mechanism: Mechanism, challenge: Challenge, budget: Budget) -> tuple[Challenge, float, int]:
-    """The pair of highest stated cost, that cost as epsilon, and how many pairs were compared."""
-    looks = transcript(mechanism, challenge, budget)
-    if challenge.fresh:
-        return challenge, _fresh_epsilon(looks, challenge, task.delta), 1
-    worst, cost, tried = _worst_of(looks, challenge)
-    for row_bound in (None, 0.8):
-        wide = replace(mixed(challenge.neighbours, row_bound), options=challenge.options)
-        try:
-            looks = transcript(mechanism, wide, budget)
-        except InputError:
-            continue  # this mechanism takes no row bound, or its options do not fit this table
-        found, own_cost, own_tried = _worst_of(looks, wide)
-        tried += own_tried
-        if own_cost > cost * (1 + 1e-3):
-            worst, cost = found, own_cost
-    return worst, _epsilon(cost, looks[0].event.noise, task.delta), tried
-
-
-def _worst_of(looks: Sequence[Look], challenge: Challenge) -> tuple[Challenge, float, int]:
-    tried = 0
-
-    def cost(candidate: Challenge) -> float:
-        nonlocal tried
-        tried += 1
-        return stated_loss(looks, encoded(candidate, differing=True))
-
-    worst = searched(max([challenge, *extremes(challenge)], key=cost), cost)
-    return worst, cost(worst), tried
-
-
-def _epsilon(loss: float, noise: str, delta: float) -> float:
-    return loss if noise == "laplace" else eps_for(loss, delta)
-
-
-def _fresh_epsilon(looks: Sequence[Look], challenge: Challenge, delta: float) -> float:
-    """Epsilon of this pair, averaged over projections."""
-    event, pair = looks[0].event, encoded(challenge, differing=True)
-    stated = event.fresh[str(challenge.neighbours)]
-    own = FreshProjection(stated.dimension, float(np.linalg.norm(pair.one - pair.other)) / GRID, 0.0)
-    return smallest(lambda epsilon: fresh_delta(epsilon, event.scale, own) <= delta, 1.0, relative=1e-6)
-
-
-# ---- one run, many canaries
-
-
-def _one_run(task: Task, mechanism: Mechanism, challenge: Challenge, budget: Budget) -> Finding:
-    coins = np.random.Generator(np.random.PCG64(secrets.randbits(128)))
-    count = task.effort.canaries
-    made = canaries(mechanism, challenge, budget, count, coins)
-    if made is None:
-        raise RuntimeError("internal error: canaries need a mechanism that answers row by row")
-    # Fixed beforehand: with Laplace noise every second row is as clear as can be; with Gaussian noise only a few are.
-    family, guesses = ("gaussian", count // 100) if made.noise == "gaussian" else ("approximate", count // 2)
-    bound = bounds.one_run(made.scores, made.secrets, family, task.delta, task.confidence, guesses)
-    return _finding(
-        task,
-        challenge,
-        bound,
-        exact=_epsilon(made.stated, made.noise, task.delta),
-        family=family,
-        measured=bounds.measured_curve(made.scores[made.secrets], made.scores[~made.secrets]),
-        note=f"{count} canaries, {guesses} guesses",
-    )
-
-
-# ---- every number by itself
-
-
-def _numbers(task: Task, mechanism: Mechanism, challenge: Challenge, budget: Budget) -> Finding:
-    wide = mixed(challenge.neighbours)
-    one, other = numbers(mechanism, wide, budget, task.effort.releases, _MOST_NUMBERS)
-    bound, *scores = bounds.by_classifier(one, other, task.delta, task.confidence)
-    return _finding(
-        task,
-        wide,
-        bound,
-        measured=bounds.measured_curve(scores[0], scores[1]),
-        note=f"{one.shape[1]} noisy numbers one by one; {_SMALL_CLAIM}",
-    )
-
-
-# ---- whole releases
-
-
-def _releases(task: Task, mechanism: Mechanism, challenge: Challenge, budget: Budget) -> Finding:
-    one, other = (
-        [_published(mechanism, challenge, rows, budget) for _ in range(task.effort.releases)]
-        for rows in challenge.tables()
-    )
-    width = max(len(vector) for vector in (*one, *other))
-    tables = [np.stack([np.pad(v, (0, width - len(v))) for v in vectors]) for vectors in (one, other)]
-    bound, *scores = bounds.by_classifier(tables[0], tables[1], task.delta, task.confidence)
-    return _finding(
-        task,
-        challenge,
-        replace(bound, runs=len(one) + len(other)),
-        measured=bounds.measured_curve(scores[0], scores[1]),
-        note=f"whole releases, {width} numbers each; {_SMALL_CLAIM}",
-    )
-
-
-def _published(mechanism: Mechanism, challenge: Challenge, rows: Sequence[Any], budget: Budget) -> Reals:
-    seed = PublicSeed.fresh() if challenge.fresh else PublicSeed.given("audit")
-    job = pipeline.prepare(
-        open_table(frame_of(rows, challenge.schema)),
-        challenge.schema,
-        mechanism,
-        budget,
-        seed=seed,
-        row_bound=challenge.row_bound,
-        name="audit",
-    )
-    with tempfile.TemporaryDirectory(prefix="adumbra-audit-") as place:
-        folder, _ = pipeline.release(job, Path(place) / "release")
-        return _content(folder)
-
-
-_MOST_OF_AN_ARRAY = 400
-_FIRST_ROWS = 5
-
-
-def _content(folder: ReleaseFolder) -> Reals:
-    """All that is in a release, as numbers: the card's, the arrays', the table's size, columns and first rows."""
-    found = [*_card_numbers(folder.card.model_dump())]
-    for _, array in sorted(folder.arrays().items()):
-        found += [float(array.size), *np.asarray(array, dtype=np.float64).ravel()[:_MOST_OF_AN_ARRAY]]
-    table = folder.table()
-    found.append(float(len(table)))
-    for column in table.columns:
-        values = table[column]
-        if not values.dtype.is_numeric():
-            values = values.cast(str).fill_null("").hash(seed=0) % 1009  # a number for each text, the same every time
-        numbers = values.cast(float).fill_null(-1.0).to_numpy()
-        first = np.zeros(_FIRST_ROWS)
-        first[: len(numbers)] = numbers[:_FIRST_ROWS]
-        spread = [numbers.mean(), numbers.std(), numbers.min(), numbers.max()] if len(numbers) else [0.0] * 4
-        found += [*spread, *first]
-    return np.nan_to_num(np.array(found, dtype=np.float64))
-
-
-def _card_numbers(value: Any) -> Iterator[float]:
-    """Every number on the card, in order."""
-    if isinstance(value, Mapping):
-        for key in sorted(value):
-            yield from _card_numbers(value[key])
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _card_numbers(item)
-    elif isinstance(value, int | float) and math.isfinite(value):
-        yield float(value)
+@contextlib.contextmanager
+def _as_workers_start() -> Iterator[None]:
+    """What workers inherit: one thread each, as there are several of them, and no ear for Ctrl-C, which is ours."""
+    threads = ("ADUMBRA_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in threads}
+    ours = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if ours else None
+    os.environ.update(dict.fromkeys(threads, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+        if ours:
+            signal.signal(signal.SIGINT, handler)

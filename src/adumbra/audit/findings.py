@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = ["NOT_REFUTED", "REFUTED", "WORDING", "Finding", "Measured", "Report"]
@@ -53,7 +53,7 @@ class Finding:
     """Epsilon of this pair at this delta, if the noise is what it says it is; None where no formula gives it."""
     family: str = "approximate"
     """Shape of the claimed trade-off curve: approximate, gaussian or laplace."""
-    measured: Measured | None = None
+    measured: Measured | None = field(default=None, repr=False)
     note: str = ""
 
     @property

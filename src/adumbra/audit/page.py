@@ -143,10 +143,10 @@ def _summary(report: Report) -> str:
     """The counts, and what the confidence is a confidence in."""
     count, refuted = len(report.findings), len(report.refuted)
     if not count:
-        return '<p class="summary standing">0 promises attacked.</p>'
+        return '<p class="summary standing">Nothing was attacked.</p>'
     bounds = "the lower bound holds" if count == 1 else f"all {count} lower bounds hold at once"
     words = [
-        f"<strong>{_promises(count)} attacked, {refuted} refuted.</strong>",
+        f"<strong>{count} attack{'' if count == 1 else 's'}, {refuted} refuted.</strong>",
         f"With {_confidence(report.confidence)} confidence {bounds}.",
     ]
     quiet = sum(_above(finding) for finding in report.findings)
@@ -225,7 +225,7 @@ def _bar(finding: Finding) -> str:
 
 def _repeat(command: str) -> str:
     return (
-        "<h2>Repeat it</h2><p>The noise is drawn anew each time, so the numbers will differ a little.</p>"
+        "<h2>Repeat it</h2><p>Where the noise is drawn anew, the numbers will differ a little.</p>"
         f"<pre><code>{escaped(command)}</code></pre>"
     )
 

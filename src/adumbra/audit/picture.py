@@ -183,7 +183,7 @@ def _key(kind: str, shape: str, words: str, more: str = "") -> str:
 LEGEND = (
     '<ul class="legend">'
     + _key("measured", "M1 7H27", "measured thresholds", '<circle class="point" cx="14" cy="7" r="3"/>')
-    + _key("band", "M1 2H27V12H1Z", "its confidence band")
+    + _key("band", "M1 2H27V12H1Z", "its 95% confidence band")
     + _key("claimed", "M1 7H27", "the most that the claim allows")
     + _key("forbidden", "M1 1H27V13H1Z", "forbidden by the claim")
     + _key("guessing", "M1 7H27", "guessing")

@@ -174,7 +174,7 @@ def _found(name: str, case: Case, promise: Promise, confidence: float, runs: int
         seconds=time.perf_counter() - began,
         exact=seen.exact,
         family=seen.family,
-        measured=measured_curve(seen.one, seen.other, confidence),
+        measured=measured_curve(seen.one, seen.other),
         note=note.strip(),
     )
 

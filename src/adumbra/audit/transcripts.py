@@ -41,7 +41,7 @@ __all__ = [
     "Witness",
     "canaries",
     "encoded",
-    "frame_of",
+    "job_of",
     "numbers",
     "runs",
     "stated_loss",
@@ -126,7 +126,7 @@ class Pair:
     other: Reals
 
 
-def frame_of(rows: Sequence[Row], schema: Schema) -> pl.DataFrame:
+def _frame_of(rows: Sequence[Row], schema: Schema) -> pl.DataFrame:
     """Rows of text cells as a table."""
     names = [column.name for column in schema.released]
     return pl.DataFrame({n: [row[n] for row in rows] for n in names}, schema=dict.fromkeys(names, pl.String))
@@ -141,7 +141,7 @@ def encoded(challenge: Challenge, *, differing: bool = False) -> Pair:
 
 def _encoded(rows: Sequence[Row], challenge: Challenge) -> Reals:
     if len(rows) > 1:
-        return _bounded(frame_of(rows, challenge.schema), challenge.schema, challenge.row_bound)
+        return _bounded(_frame_of(rows, challenge.schema), challenge.schema, challenge.row_bound)
     # a search asks for the same few rows again and again
     cells = tuple(tuple(row[column.name] for column in challenge.schema.released) for row in rows)
     return _encoded_row(cells, challenge.schema, challenge.row_bound)
@@ -150,7 +150,7 @@ def _encoded(rows: Sequence[Row], challenge: Challenge) -> Reals:
 @lru_cache(maxsize=4096)
 def _encoded_row(cells: tuple[tuple[str | None, ...], ...], schema: Schema, row_bound: float | None) -> Reals:
     names = [column.name for column in schema.released]
-    return _bounded(frame_of([dict(zip(names, row, strict=True)) for row in cells], schema), schema, row_bound)
+    return _bounded(_frame_of([dict(zip(names, row, strict=True)) for row in cells], schema), schema, row_bound)
 
 
 def _bounded(frame: pl.DataFrame, schema: Schema, row_bound: float | None) -> Reals:
@@ -187,11 +187,12 @@ def transcript(
     rows: Sequence[Row] | None = None,
 ) -> list[Look]:
     """One run on these rows (the challenge's table `one`, if none are given)."""
-    return next(_watched(_job(mechanism, challenge, budget, challenge.tables()[0] if rows is None else rows), 1))
+    return next(_watched(job_of(mechanism, challenge, budget, challenge.tables()[0] if rows is None else rows), 1))
 
 
-def _job(mechanism: Mechanism | Chooser, challenge: Challenge, budget: Budget, rows: Sequence[Row]) -> Job:
-    table = open_table(frame_of(rows, challenge.schema))
+def job_of(mechanism: Mechanism | Chooser, challenge: Challenge, budget: Budget, rows: Sequence[Row]) -> Job:
+    """A release of these rows that has passed every check and measured nothing."""
+    table = open_table(_frame_of(rows, challenge.schema))
     seed = PublicSeed.fresh() if challenge.fresh else PublicSeed.given("audit")
     bound = challenge.row_bound
     return prepare(table, challenge.schema, mechanism, budget, seed=seed, row_bound=bound, name="audit")
@@ -212,8 +213,8 @@ def _transcripts(
     mechanism: Mechanism | Chooser, challenge: Challenge, budget: Budget, rows: Sequence[Row], times: int
 ) -> Iterator[list[Look]]:
     if not challenge.fresh:
-        return _watched(_job(mechanism, challenge, budget, rows), times)
-    return (next(_watched(_job(mechanism, challenge, budget, rows), 1)) for _ in range(times))
+        return _watched(job_of(mechanism, challenge, budget, rows), times)
+    return (next(_watched(job_of(mechanism, challenge, budget, rows), 1)) for _ in range(times))
 
 
 @dataclass(frozen=True, eq=False)

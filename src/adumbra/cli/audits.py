@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,6 +26,10 @@ __all__ = ["audit"]
 _EPSILON = 4.0
 _PUBLISHED_EPSILON, _PUBLISHED_DELTA = 1.0, 1e-5
 _PUBLISHED_RUNS = 1_000_000
+_ON_PURPOSE = " (A target that is broken on purpose.)"
+_ATTACK_WORDING = (
+    "An attack that gets further than the promise allows refutes the promise; one that does not proves nothing."
+)
 
 
 def audit(
@@ -55,7 +60,9 @@ def audit(
     unit: Annotated[Unit | None, typer.Option(help="only promises for this unit")] = None,
     relation: Annotated[Relation | None, typer.Option(help="only promises for this relation")] = None,
     deep: Annotated[bool, typer.Option("--deep", help="many more runs: for a night, not for a coffee")] = False,
-    runs: Annotated[int | None, typer.Option(help="runs on each table, instead of the usual number")] = None,
+    runs: Annotated[
+        int | None, typer.Option(help="runs on each table, in place of as many as fit; costly attacks take fewer")
+    ] = None,
     confidence: Annotated[float, typer.Option(help="with which all lower bounds hold at once")] = 0.999,
     out: Annotated[Path | None, typer.Option(help="also write an HTML page with the trade-off curves")] = None,
     json: JsonOption = False,
@@ -65,40 +72,83 @@ def audit(
     An audit can refute, never prove. It runs on tables made up to be hard, not on yours; give a release folder with
     --truth and --holdout to attack that release.
     """
-    _check_asked(name, everything, attacks, published, out)
-    if attacks:
+    options = extra_options(ctx.args)
+    form = _form(name, everything, published, attacks, truth, holdout)
+    given = {
+        "--epsilon": epsilon, "--delta": delta, "--unit": unit, "--relation": relation, "--runs": runs, "--out": out,
+        "--deep": deep or None, "--truth": truth, "--holdout": holdout, "--column": column,
+    } | {f"--{key}": value for key, value in options.items()}  # fmt: skip
+    _check_used(form, [key for key, value in given.items() if value is not None], options)
+    if out is not None:
+        _check_place(out)
+    if form == "attacks":
         _named_attacks(deep, json)
         return
-    if name is not None and _is_folder(name, truth, holdout):
+    if form == "release" and name is not None:
         _attack_release(Path(name), truth, holdout, column, json)
         return
     with Reporter("attacks") as reporter:
-        if published:
+        if form == "published":
             report = _published(name, epsilon, delta, runs, deep, confidence, reporter)
         else:
-            report = _catalogue(ctx, name, epsilon, delta, unit, relation, _effort(runs, deep), confidence, reporter)
-    if out is not None:
-        _write_page(out, report)
+            effort = _effort(runs, deep)
+            report = _catalogue(name, epsilon, delta, unit, relation, options, effort, confidence, reporter)
     if json:
         emit_json(report.to_json())
     else:
         _print(report)
+    if out is not None:
+        _write_page(out, report)
     if report.refuted:
         note(f"REFUTED: {len(report.refuted)} of {len(report.findings)} claims cannot hold")
         raise typer.Exit(1)
 
 
-def _check_asked(name: str | None, everything: bool, attacks: bool, published: bool, out: Path | None) -> None:
+_USES = {
+    "mechanism": {"--epsilon", "--delta", "--unit", "--relation", "--runs", "--out", "--deep"},
+    "all": {"--epsilon", "--delta", "--runs", "--out", "--deep"},
+    "published": {"--epsilon", "--delta", "--runs", "--out", "--deep"},
+    "attacks": {"--deep"},
+    "release": {"--truth", "--holdout", "--column"},
+}
+"""Options of each form of the command, besides --json and --confidence."""
+
+
+def _form(
+    name: str | None, everything: bool, published: bool, attacks: bool, truth: str | None, holdout: str | None
+) -> str:
+    """Which form of the command was asked for."""
     if sum((name is not None, everything, attacks)) != 1:
         raise InputError(
             "one of: a mechanism, a release folder, --all, --attacks",
             "none of them" if name is None and not everything and not attacks else "more than one",
             "try adumbra audit --all, or adumbra audit dppro --epsilon 1",
         )
-    if attacks and (published or out is not None):
-        raise InputError("--attacks by itself", "--attacks with --published or --out", "leave the other out")
-    if out is not None and out.exists():
+    if attacks or published:
+        return "attacks" if attacks else "published"
+    if name is not None and _is_folder(name, truth, holdout):
+        return "release"
+    return "all" if name is None else "mechanism"
+
+
+def _check_used(form: str, given: list[str], options: dict[str, Any]) -> None:
+    """Refuse what would be ignored."""
+    allowed = _USES[form] | ({f"--{key}" for key in options} if form == "mechanism" else set())
+    unused = [key for key in given if key not in allowed]
+    if unused:
+        subject = {"all": "--all", "published": "--published", "attacks": "--attacks", "release": "a release folder"}
+        raise InputError(
+            f"options that {subject.get(form, 'a mechanism')} uses ({', '.join(sorted(_USES[form]))})",
+            ", ".join(unused),
+            "leave it out, or name a mechanism to choose within it" if form == "all" else "leave it out",
+        )
+
+
+def _check_place(out: Path) -> None:
+    if out.exists():
         raise InputError("an --out that does not exist yet", f"{out} exists", "choose another name")
+    if not out.absolute().parent.is_dir():
+        raise InputError("an --out in a folder that exists", f"{out}", "make the folder, or choose another place")
 
 
 def _is_folder(name: str, truth: str | None, holdout: str | None) -> bool:
@@ -121,12 +171,12 @@ def _effort(runs: int | None, deep: bool) -> Effort:
 
 
 def _catalogue(
-    ctx: typer.Context,
     name: str | None,
     epsilon: float | None,
     delta: float | None,
     unit: Unit | None,
     relation: Relation | None,
+    options: dict[str, Any],
     effort: Effort,
     confidence: float,
     reporter: Reporter,
@@ -136,10 +186,7 @@ def _catalogue(
     from adumbra.mechanisms.catalogue import catalogue
 
     claim = (_EPSILON if epsilon is None else epsilon, DEFAULT_DELTA if delta is None else delta)
-    options = extra_options(ctx.args)
     if name is None:
-        if options or unit is not None or relation is not None:
-            raise InputError("--all with no other choice", "--all and a choice", "name a mechanism to choose within it")
         return audit_catalogue(*claim, effort=effort, confidence=confidence, progress=reporter)
     if name not in catalogue() and name in PUBLISHED:
         raise InputError(
@@ -196,36 +243,43 @@ def _print(report: Report) -> None:
     from adumbra.audit.findings import WORDING
 
     print_table(
-        f"audit: {len(report.findings)} claims attacked, {len(report.refuted)} refuted",
-        ("target", "neighbours", "claimed", "delta", "lower bound", "exact", "verdict", "method", "runs", "s", "pair"),
+        f"audit: {len(report.findings)} attacks, {len(report.refuted)} claims refuted",
+        ("#", "target", "neighbours", "claimed", "delta", "lower bound", "exact", "verdict", "method", "runs", "s"),
         [
             (
+                number,
                 found.target,
                 found.neighbours,
                 f"{found.epsilon:g}",
                 f"{found.delta:g}",
-                f"{found.lower_bound:.3f}",
+                f"{math.floor(found.lower_bound * 1000) / 1000:.3f}",
                 "-" if found.exact is None else f"{found.exact:.4g}",
                 found.verdict,
                 found.method,
                 found.runs,
                 f"{found.seconds:.1f}",
-                "; ".join(text for text in (found.pair, found.note) if text),
             )
-            for found in report.findings
+            for number, found in enumerate(report.findings, 1)
         ],
+        folds=1,
     )
+    print_table(
+        "",
+        ("#", "which tables"),
+        [(n, "; ".join(t for t in (f.pair, f.note) if t)) for n, f in enumerate(report.findings, 1)],
+        folds=1,
+    )
+    above = [f for f in report.findings if f not in report.refuted and f.exact is not None and f.exact > f.epsilon]
+    if above:
+        emit(f"{len(above)} more cannot hold by formula (exact above the claim), by too little for so many runs.\n")
     emit(f"All lower bounds hold at once with confidence {report.confidence:g}. {WORDING}\n")
 
 
 def _named_attacks(deep: bool, json: bool) -> None:
-    from adumbra.audit.attacks import ATTACKS
+    from adumbra.audit.attacks import run_all
 
-    results: list[Attack] = []
     with Reporter("attacks") as reporter:
-        for done, (title, attack) in enumerate(ATTACKS.items()):
-            reporter(title.replace("_", " "), done, len(ATTACKS))
-            results += attack(deep, 0)
+        results = run_all(quick=not deep, progress=reporter)
     _report_attacks(results, json)
 
 
@@ -239,6 +293,10 @@ def _attack_release(folder: Path, truth: str | None, holdout: str | None, column
             "only one of them" if truth or holdout else "neither",
             "give the table that was released, and people like those who are not in it",
         )
+    if Path(truth).resolve() == Path(holdout).resolve():
+        raise InputError(
+            "other people in the --holdout than in the --truth", "the same file", "split one table by chance"
+        )
     release = load(folder)
     results = [membership(release, truth, holdout)]
     if column is not None:
@@ -249,29 +307,35 @@ def _attack_release(folder: Path, truth: str | None, holdout: str | None, column
 
 def _report_attacks(results: Sequence[Attack], json: bool) -> None:
     from adumbra.audit.attacks import BEYOND
-    from adumbra.audit.findings import WORDING
 
     if json:
-        emit_json({"wording": WORDING, "attacks": [result.to_json() for result in results]})
+        emit_json({"wording": _ATTACK_WORDING, "attacks": [result.to_json() for result in results]})
     else:
         print_table(
-            f"{len(results)} attacks",
-            ("attack", "target", "success", "interval", "chance", "allowed", "verdict", "what"),
+            f"{len(results)} attack{'' if len(results) == 1 else 's'}",
+            ("#", "attack", "target", "success", "interval", "chance", "allowed", "verdict"),
             [
                 (
-                    result.name,
+                    number,
+                    result.name.replace("_", " "),
                     result.target,
                     f"{result.success:.3g}",
                     f"{result.low:.3g} to {result.high:.3g}",
                     f"{result.chance:.3g}",
                     "-" if result.allowed is None else f"{result.allowed:.3g}",
-                    result.verdict,
-                    f"{result.meaning}. {result.explanation}",
+                    f"attack {result.verdict}" if result.allowed is None else result.verdict,
                 )
-                for result in results
+                for number, result in enumerate(results, 1)
             ],
+            folds=2,
         )
-        emit(f"{WORDING}\n")
-    if any(result.verdict == BEYOND for result in results):
+        print_table(
+            "",
+            ("#", "what was counted"),
+            [(n, f"{r.meaning}. {r.explanation}{_ON_PURPOSE * (not r.ours)}") for n, r in enumerate(results, 1)],
+            folds=1,
+        )
+        emit(f"{_ATTACK_WORDING}\n")
+    if any(result.verdict == BEYOND and result.ours for result in results):
         note("an attack got further than the promise allows")
         raise typer.Exit(1)

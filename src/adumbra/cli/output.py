@@ -70,14 +70,14 @@ def print_markdown(text: str) -> None:
         emit(text)
 
 
-def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A small table under its title."""
+def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]], folds: int | None = None) -> None:
+    """A small table under its title. Where it is too wide, cells fold: all but the first column's, or only `folds`."""
     from rich.table import Table
 
     # numbers of this size are compared digit by digit, so a narrow last column folds rather than cuts
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, name in enumerate(header):
-        table.add_column(name, overflow="fold", no_wrap=index == 0)
+        table.add_column(name, overflow="fold", no_wrap=index == 0 if folds is None else index != folds)
     for row in rows:
         table.add_row(*(Text(_text(cell)) for cell in row))
     if _out.is_terminal:

@@ -2,7 +2,7 @@
 
 A mechanism is a frozen dataclass in one file of `mechanisms/`. Its class variables are the prose that the catalogue,
 the help texts, the card and the docs are made of; its fields are public parameters. It never sees epsilon, delta,
-a noise generator or a private row: `ask` gets the public space, `run` gets a door that hands out noisy numbers.
+a noise generator or a private row: `queries` gets public facts, `run` gets a door that hands out noisy numbers.
 """
 
 from __future__ import annotations
@@ -165,6 +165,8 @@ class Mechanism(Protocol):
 @runtime_checkable
 class Chooser(Protocol):
     """A stand-in that picks a mechanism from public facts."""
+
+    name: ClassVar[str]
 
     @classmethod
     def challenges(cls) -> Sequence[Challenge]:

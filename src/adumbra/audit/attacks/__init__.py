@@ -48,6 +48,12 @@ ATTACKS: Mapping[str, Callable[[bool, int], tuple[Attack, ...]]] = {
 """`ATTACKS[name](deep, seed)` runs one attack on its own targets; it needs no data but scikit-learn's digits."""
 
 
-def run_all(quick: bool = True, seed: int = 0) -> tuple[Attack, ...]:
+def run_all(
+    quick: bool = True, seed: int = 0, progress: Callable[[str, int, int], None] = lambda step, done, total: None
+) -> tuple[Attack, ...]:
     """Every attack on its own targets, in order. Quick takes about a minute, deep about ten times as long."""
-    return tuple(result for attack in ATTACKS.values() for result in attack(not quick, seed))
+    found: list[Attack] = []
+    for done, (name, attack) in enumerate(ATTACKS.items()):
+        progress(name.replace("_", " "), done, len(ATTACKS))
+        found += attack(not quick, seed)
+    return tuple(found)

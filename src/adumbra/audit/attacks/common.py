@@ -98,6 +98,8 @@ class Attack:
     explanation: str
     details: Mapping[str, Any] = field(default_factory=dict)
     """Further numbers, by name."""
+    ours: bool = True
+    """False for targets that are broken on purpose, to show that the attack works."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; infinity is written as a word."""

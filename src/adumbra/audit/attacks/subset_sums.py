@@ -84,6 +84,7 @@ def _result(
         runs=people,
         seconds=clock.seconds,
         verdict=verdict,
+        ours=epsilon is not None,
         explanation=f"{hits} of {people} secret bits come out right; {limit}.",
         details={"epsilon at least": bound, "epsilon spent": epsilon} | more,
     )

@@ -109,6 +109,7 @@ def row_space(
         confidence=confidence,
         runs=rows,
         seconds=clock.seconds,
+        ours=not target.startswith("published"),
         verdict=BEYOND if broken else WITHIN,
         explanation=(
             f"Knowing all other pixels, the missing one is off by {np.median(np.abs(inside)):.2g} grey levels "
