@@ -17,7 +17,7 @@ import pytest
 from scipy import special, stats
 from scipy.optimize import linprog
 
-from adumbra.audit import tradeoff
+from adumbra.audit import bounds, tradeoff
 from adumbra.audit.bounds import (
     by_classifier,
     by_family,
@@ -230,6 +230,19 @@ def test_the_bound_is_where_the_counts_stop_being_a_freak_of_chance(family, delt
         below, above = (claimed(family, factor * epsilon, delta) for factor in (0.99, 1.01))
         assert chance_of_counts(below, 100 - hits_one, hits_other, 100) < 0.1
         assert chance_of_counts(above, 100 - hits_one, hits_other, 100) > 0.1 * 0.99
+
+
+@pytest.mark.parametrize("runs", [100, 10_000, 10**6, 10**7, 10**9])
+@pytest.mark.parametrize(("family", "delta"), [("gaussian", 1e-5), ("laplace", 0.0), ("approximate", 0.0)])
+def test_any_number_of_runs_is_judged_alike(family, delta, runs):
+    """Counts exactly as the curve of epsilon 1 has them are no freak of chance; with more runs a smaller one is."""
+    curve = claimed(family, 1.0, delta)
+    for alarms in (0.02, 0.2689, 0.4):
+        misses = round((1 - float(curve.power(alarms))) * runs)
+        assert bounds._chance(curve, misses, runs, round(alarms * runs), runs) > 0.4
+        if runs > 100:
+            smaller = claimed(family, 1.0 - 60 / math.sqrt(runs), delta)
+            assert bounds._chance(smaller, misses, runs, round(alarms * runs), runs) < 0.02
 
 
 @pytest.mark.parametrize("confidence", [0.8, 0.95])

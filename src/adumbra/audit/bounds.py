@@ -309,7 +309,14 @@ def _chance(curve: Curve, misses: int, runs_one: int, alarms: int, runs_other: i
         missing = 1 - np.asarray(curve.power(rate), dtype=np.float64)
         return np.asarray(special.bdtr(alarms, runs_other, rate) * special.bdtr(misses, runs_one, missing))
 
-    low, high = -9.0, 9.0
+    # Below `low` a(x) is 1 but for a millionth and b falls; above `high` b(x) is, and a falls: the likeliest rate lies
+    # between. Many runs make the interval narrow; a grid over all rates could step over it.
+    fewest_alarms = special.betaincinv(alarms + 1, runs_other - alarms, 1e-6) if alarms < runs_other else 1.0
+    fewest_misses = special.betaincinv(misses + 1, runs_one - misses, 1e-6) if misses < runs_one else 1.0
+    ends = np.clip([fewest_alarms, float(curve.needed(1 - fewest_misses))], 1e-300, 1 - 1e-16)
+    low, high = special.ndtri(ends)
+    if low >= high:
+        return 1.0
     best = 0.0
     for _ in range(6):  # a grid, and finer ones around its best point
         grid = np.linspace(low, high, 201)
