@@ -20,11 +20,11 @@ from adumbra.core.challenge import Challenge, emptied
 from adumbra.core.guarantee import Budget, Neighbours, Relation, Unit
 from adumbra.core.sums import Gram, Moments
 from adumbra.mechanisms.catalogue import build, catalogue
-from adumbra.privacy import noise
+from adumbra.privacy import meter, noise
 from adumbra.table.read import Table
 from tests.repeatable import repeatable  # noqa: F401
 
-SMALL = Effort(150, 150, 0.0, canaries=2000, releases=60)
+SMALL = Effort(150, 150, 0.0, canaries=2000, releases=90)
 ENOUGH = Effort(1500, 1500, 0.0, canaries=20_000, releases=60)
 ROW_REPLACE = Neighbours(Unit.ROW, Relation.REPLACE)
 
@@ -161,6 +161,29 @@ def test_a_mechanism_that_peeks_is_refuted(monkeypatch):
     monkeypatch.setattr(noise, "add_noise", spying)
     monkeypatch.setattr(tables, "measured_arrays", lambda answers: real(answers) | {"peek": exact["seen"]})
     found = attack(task("tables", kind="release", epsilon=0.5, confidence=0.999))
+    assert found.verdict == REFUTED, found
+
+
+@pytest.mark.parametrize(("name", "part", "factor"), [("tables", "grouped", 0.5), ("moments", "shares", 0.1)])
+def test_too_little_noise_on_what_only_a_label_or_a_category_has_is_refuted(name, part, factor, monkeypatch):
+    """The mechanism's own challenge is one number; classes and values exist on the table with all kinds only."""
+    real = meter._steps
+
+    def less(scale, of):
+        return real(scale, of) * (factor if of.name == part else 1.0)
+
+    monkeypatch.setattr(meter, "_steps", less)
+    assert attack(task(name, kind="all kinds", effort=ENOUGH)).verdict == REFUTED
+
+
+def test_a_private_number_of_rows_in_a_sentence_is_refuted(monkeypatch):
+    real = ad.pipeline.Job  # type: ignore[attr-defined]
+
+    def told(table, schema, mechanism, promise, setting, name, count, choice):
+        return real(table, schema, mechanism, promise, setting, name, count, f"{choice}: a table of {count} rows")
+
+    monkeypatch.setattr("adumbra.pipeline.Job", told)
+    found = attack(task("tables", "row/add-remove", "release", epsilon=0.5, confidence=0.999))
     assert found.verdict == REFUTED, found
 
 

@@ -287,6 +287,22 @@ def all_parts_one_noise(patch):
     patch.setattr(noise, "operating_system_key", lambda: b"0" * 32)
 
 
+def looks_share_their_key(patch):
+    """One key a release, and a counter that starts anew with every look."""
+    real, counted = adumbra.privacy.meter.Meter.measure, [0]
+
+    def measure(self, line, query):
+        counted[0] = 0
+        return real(self, line, query)
+
+    def key():
+        counted[0] += 1
+        return counted[0].to_bytes(32, "big")
+
+    patch.setattr(adumbra.privacy.meter.Meter, "measure", measure)
+    patch.setattr(noise, "operating_system_key", key)
+
+
 def empty_class_counted_as_the_last(patch):
     real = adumbra.core.sums.Groups.of
     patch.setattr(adumbra.core.sums.Groups, "of", lambda self, batch: real(self, batch) % self.count)
@@ -895,6 +911,7 @@ CASES = [
     bug(noise_for_each_batch, test_sums.test_noise_of_every_part_has_its_scale_and_no_other, "tables"),
     bug(half_noise_on_one_part, test_sums.test_noise_of_every_part_has_its_scale_and_no_other, "moments"),
     bug(half_noise_on_one_part, test_sums.test_noise_of_rows_and_gram_is_calibrated_together),
+    bug(looks_share_their_key, test_sums.test_looks_of_one_release_share_no_noise, 1e-6),
     bug(all_parts_one_noise, test_sums.test_noise_of_every_part_has_its_scale_and_no_other, "moments"),
     bug(empty_class_counted_as_the_last, test_sums.test_answers_are_what_the_definition_says, LABELLED),
     bug(empty_class_counted_as_the_last, test_sums.test_empty_flags_and_categories_have_no_cell_and_no_class),

@@ -842,6 +842,20 @@ def test_noise_of_every_part_has_its_scale_and_no_other(name):
             assert abs(float(flat[0] @ flat[1])) < 5 * math.sqrt(len(flat[0])), "runs share noise"
 
 
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_looks_of_one_release_share_no_noise(delta):
+    """Two lines of one meter, three questions of the same size: what one got says nothing about the other."""
+    space = space_of("number:2000", "number")
+    query = Tables(Cells((space.blocks[0],), (2000,)))
+    private = PrivateRows(space, 0, lambda: iter([np.zeros((0, 2))]))
+    meter = Meter(
+        private, Promise(1.0, delta, Neighbours(Unit.ROW, Relation.REPLACE)), {"a": 0.5, "b": 0.5}, lambda *_: None
+    )
+    one, other = (meter.measure(line, query).values["pooled"] for line in "ab")
+    assert not np.isin(one, other[other != 0]).all()
+    assert abs(np.corrcoef(one, other)[0, 1]) < 5 / math.sqrt(2000)
+
+
 @pytest.mark.parametrize("name", ["tables", "moments", "gram"])
 def test_pure_epsilon_gets_laplace_noise(name):
     query, space, _, weights = NOISY[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,11 +16,13 @@ __all__ = ["content"]
 
 _MOST_OF_AN_ARRAY = 400
 _FIRST_ROWS = 5
+_OF_CHANCE = {"release_id", "created", "files", "seed"}
+"""What is new on every card: a name, a date, hashes of the files."""
 
 
 def content(folder: ReleaseFolder) -> NDArray[np.float64]:
     """All that is in a release, as numbers: the card's, the arrays', the table's size, columns and first rows."""
-    found = [*_card_numbers(folder.card.model_dump())]
+    found = [*_card_numbers(folder.card.model_dump(exclude=_OF_CHANCE))]
     for _, array in sorted(folder.arrays().items()):
         found += [float(array.size), *np.asarray(array, dtype=np.float64).ravel()[:_MOST_OF_AN_ARRAY]]
     table = folder.table()
@@ -37,12 +40,14 @@ def content(folder: ReleaseFolder) -> NDArray[np.float64]:
 
 
 def _card_numbers(value: Any) -> Iterator[float]:
-    """Every number on the card, in order."""
+    """Every number and text on the card, in order."""
     if isinstance(value, Mapping):
         for key in sorted(value):
             yield from _card_numbers(value[key])
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _card_numbers(item)
+    elif isinstance(value, str):
+        yield float(zlib.crc32(value.encode()) % 1009)  # a number for each text, the same every time
     elif isinstance(value, int | float) and math.isfinite(value):
         yield float(value)

@@ -42,7 +42,8 @@ class Finding:
     """Claimed."""
     delta: float
     lower_bound: float
-    """Epsilon is at least this, with the stated confidence."""
+    """Epsilon is at least this, with the stated confidence. Method `gaussian`: that of Gaussian noise, which is what
+    is promised then; where later looks depend on earlier ones, the epsilon of this one pair may be less."""
     confidence: float
     method: str
     """The bound that gave it: threshold, gaussian, laplace, one-run, classifier."""
@@ -50,7 +51,8 @@ class Finding:
     """Draws of the mechanism on both tables together (canaries, in a one-run audit)."""
     seconds: float
     exact: float | None = None
-    """Epsilon of this pair at this delta, if the noise is what it says it is; None where no formula gives it."""
+    """Epsilon of this pair at this delta, if the noise is what it says it is; None where no formula gives it. Where
+    later looks depend on earlier ones it is worked out from the (quadratic) mean over the runs."""
     family: str = "approximate"
     """Shape of the claimed trade-off curve: approximate, gaussian or laplace."""
     measured: Measured | None = field(default=None, repr=False)

@@ -2,6 +2,7 @@
 
 * `transcript`: the mechanism runs many times on each of two neighbouring tables, through the real door; the attacker
   sees every noisy number and compares likelihoods.
+* `all kinds`: the same on a table with every kind of column, a label among them, whatever its stated cost.
 * `one-run`: a single release of a table in which each row is, by a coin, one of two neighbours; the attacker guesses
   the coins. For mechanisms that answer row by row.
 * `numbers`: runs on a table with every kind of column, given to a classifier number by number. It does not believe the
@@ -30,6 +31,7 @@ from adumbra.audit.findings import Finding
 from adumbra.audit.pairs import extremes, mixed, searched
 from adumbra.audit.transcripts import (
     Look,
+    Runs,
     canaries,
     encoded,
     job_of,
@@ -77,10 +79,11 @@ class Effort:
         2000
         """
         at_least(100, "give at least 100 runs on each table", runs=runs)
-        return Effort(runs, runs, 0.0, canaries=20 * runs, releases=max(60, runs // 8))
+        # with fewer releases than that, not even a perfect guesser could show an epsilon of 0.5
+        return Effort(runs, runs, 0.0, canaries=20 * runs, releases=max(90, runs // 8))
 
 
-QUICK = Effort(transcripts=1000, most=6000, seconds=12.0, canaries=100_000, releases=150)
+QUICK = Effort(transcripts=1000, most=5000, seconds=8.0, canaries=100_000, releases=150)
 DEEP = Effort(transcripts=20_000, most=100_000, seconds=600.0, canaries=500_000, releases=2000)
 _TIMED = 20
 _TIGHT = 0.97
@@ -93,7 +96,7 @@ _PURE_CUTS = (0.5, 0.65)
 class Task:
     """One promise and one way to attack it."""
 
-    kind: Literal["transcript", "one-run", "numbers", "release"]
+    kind: Literal["transcript", "all kinds", "one-run", "numbers", "release"]
     mechanism: str
     challenge: int
     """Which of the mechanism's own challenges."""
@@ -113,9 +116,15 @@ def attack(task: Task) -> Finding:
     """Carry one attack out."""
     start = time.perf_counter()
     challenge = catalogue()[task.mechanism].challenges()[task.challenge]
-    mechanism = built(task.mechanism, challenge, task.options)
     budget = Budget(task.epsilon, task.delta, challenge.neighbours.unit, challenge.neighbours.relation)
-    attacks = {"transcript": _transcripts, "one-run": _one_run, "numbers": _numbers, "release": _releases}
+    mechanism = built(task.mechanism, challenge, task.options, budget)
+    attacks = {
+        "transcript": _transcripts,
+        "all kinds": _all_kinds,
+        "one-run": _one_run,
+        "numbers": _numbers,
+        "release": _releases,
+    }
     try:
         finding = attacks[task.kind](task, mechanism, challenge, budget)
     except (RuntimeError, ValueError, ArithmeticError, LookupError, TypeError) as error:
@@ -124,12 +133,16 @@ def attack(task: Task) -> Finding:
     return replace(finding, seconds=time.perf_counter() - start)
 
 
-def built(name: str, challenge: Challenge, options: Mapping[str, Any]) -> Mechanism:
-    """The mechanism with these options, and with those of the challenge that do not stand in their way."""
+def built(name: str, challenge: Challenge, options: Mapping[str, Any], budget: Budget) -> Mechanism:
+    """The mechanism with these options, and with those of the challenge unless they stand in their way."""
+    both = {**challenge.options, **options}
     try:
-        return build(name, {**challenge.options, **options})
+        mechanism = build(name, both)
+        job = job_of(mechanism, challenge, budget, challenge.tables()[0])
+        job.mechanism.queries(job.setting)
     except InputError:
         return build(name, options)
+    return mechanism
 
 
 def _finding(task: Task, challenge: Challenge, bound: bounds.Bound, **rest: Any) -> Finding:
@@ -153,21 +166,32 @@ def _finding(task: Task, challenge: Challenge, bound: bounds.Bound, **rest: Any)
 
 def _transcripts(task: Task, mechanism: Mechanism, challenge: Challenge, budget: Budget) -> Finding:
     worst, exact, tried = _worst(task, mechanism, challenge, budget)
+    return _compared(task, mechanism, worst, budget, exact, f"worst of {tried} pairs" if tried > 1 else "")
+
+
+def _all_kinds(task: Task, mechanism: Mechanism, challenge: Challenge, budget: Budget) -> Finding:
+    wide = replace(mixed(challenge.neighbours), why="a table with every kind of column and a label")
+    worst, cost, tried = _worst_of(transcript(mechanism, wide, budget), wide)
+    noise = "laplace" if task.delta == 0 else "gaussian"
+    return _compared(task, mechanism, worst, budget, _epsilon(cost, noise, task.delta), f"worst of {tried} pairs")
+
+
+def _compared(task: Task, mechanism: Mechanism, worst: Challenge, budget: Budget, exact: float, note: str) -> Finding:
+    """Many runs on each of two tables, and the best of several bounds, which share the confidence."""
     count = _runs_to_make(mechanism, worst, budget, task.effort, task.epsilon <= exact / _TIGHT)
     made = runs(mechanism, worst, budget, count)
     # Thresholds that are fixed beforehand need no runs to choose them. At 0 both tables are as likely; a promise that
     # averages over projections has no Gaussian curve, but the fit at 0 stays below it (docs/proofs/audit-bounds.md).
     # Laplace noise of many numbers rarely leans one way in all of them, so the clearest cases are too rare to count.
     family, cuts = ("gaussian", (0.0,)) if made.noise == "gaussian" else ("approximate", _PURE_CUTS)
-    each = 1 - (1 - task.confidence) / (1 + len(cuts))
-    found = [bounds.by_threshold(made.one, made.other, task.delta, each)]
+    each = 1 - (1 - task.confidence) / (2 + len(cuts))
+    found = [bounds.by_threshold(made.one, made.other, task.delta, each), _reweighted(made, task.delta, each)]
     found += [
         bounds.by_family(made.one, made.other, family, task.delta, each, cut=share * task.epsilon) for share in cuts
     ]
     best = max(found, key=lambda bound: bound.epsilon)
     if not made.fresh:
         exact = max(exact, _epsilon(made.stated, made.noise, task.delta))
-    note = f"worst of {tried} pairs" if tried > 1 else ""
     if exact > task.epsilon * _EXCEEDS:
         # no sampling needed: the stated noise is too small for this pair
         best = replace(best, epsilon=max(best.epsilon, exact), method="exact")
@@ -181,6 +205,21 @@ def _transcripts(task: Task, mechanism: Mechanism, challenge: Challenge, budget:
         measured=bounds.measured_curve(made.one, made.other),
         note=note,
     )
+
+
+def _reweighted(made: Runs, delta: float, confidence: float) -> bounds.Bound:
+    """A score that does not believe how much noise each part has: a third of the runs says how to weigh them."""
+    third = len(made.one) // 3
+    taught = made.parts_one[:third], made.parts_other[:third]
+    spread = np.mean([np.atleast_2d(np.cov(part, rowvar=False)) for part in taught], axis=0)
+    means = [part.mean(axis=0) for part in taught]
+    # a part without any noise has no spread: a hair of it keeps the weights finite, and very large
+    weights = np.linalg.solve(spread + 1e-9 * np.eye(len(spread)), means[0] - means[1])
+    middle = float(weights @ (means[0] + means[1]) / 2)
+    one, other = made.parts_one[third:] @ weights, made.parts_other[third:] @ weights
+    if made.noise == "laplace" or made.fresh:  # no Gaussian curve is promised
+        return bounds.by_threshold(one, other, delta, confidence)
+    return bounds.by_family(one, other, "gaussian", delta, confidence, cut=middle)
 
 
 def _runs_to_make(mechanism: Mechanism, challenge: Challenge, budget: Budget, effort: Effort, tight: bool) -> int:
@@ -281,16 +320,16 @@ def _numbers(task: Task, mechanism: Mechanism, challenge: Challenge, budget: Bud
 
 
 def _releases(task: Task, mechanism: Mechanism, challenge: Challenge, budget: Budget) -> Finding:
+    wide = mixed(challenge.neighbours)
     one, other = (
-        [_published(mechanism, challenge, rows, budget) for _ in range(task.effort.releases)]
-        for rows in challenge.tables()
+        [_published(mechanism, wide, rows, budget) for _ in range(task.effort.releases)] for rows in wide.tables()
     )
     width = max(len(vector) for vector in (*one, *other))
     tables = [np.stack([np.pad(v, (0, width - len(v))) for v in vectors]) for vectors in (one, other)]
     bound, *scores = bounds.by_classifier(tables[0], tables[1], task.delta, task.confidence)
     return _finding(
         task,
-        challenge,
+        wide,
         replace(bound, runs=len(one) + len(other)),
         measured=bounds.measured_curve(scores[0], scores[1]),
         note=f"whole releases, {width} numbers each; {_SMALL_CLAIM}",

@@ -109,14 +109,18 @@ def audit_published(
     the same findings.
     """
     one_of(tuple(PUBLISHED), name=name)
-    positive(epsilon=epsilon)
+    _check_promise(name, epsilon, delta)
     positive(noise=noise)
     at_least(1, "give the number of draws on each table", runs=runs)
-    cases = PUBLISHED[name]
-    if not all(case.pure for case in cases):
+    promise = Promise(epsilon, delta, noise)
+    return tuple(_found(name, case, promise, confidence, runs, seed) for case in PUBLISHED[name])
+
+
+def _check_promise(name: str, epsilon: float, delta: float) -> None:
+    positive(epsilon=epsilon)
+    if not all(case.pure for case in PUBLISHED[name]):
         positive("the paper promises (epsilon, delta) with delta above 0", delta=delta)
         between(0.0, 0.5, "the paper's theorems are stated for delta below 1/2", delta=delta)
-    return tuple(_found(name, case, Promise(epsilon, delta, noise), confidence, runs, seed) for case in cases)
 
 
 def published_report(
@@ -135,8 +139,11 @@ def published_report(
             f"{name!r}",
             "see adumbra audit --all --published for all of them",
         )
-    between(0.0, 1.0, "give 0.999, say", confidence=confidence)
+    if not 0 < confidence < 1:
+        raise InputError("a confidence between 0 and 1", f"{confidence}", "give 0.999, say")
     names = list(PUBLISHED) if name is None else [name]
+    for chosen in names:
+        _check_promise(chosen, epsilon, delta)
     each = 1 - (1 - confidence) / sum(len(PUBLISHED[chosen]) for chosen in names)
     findings: list[Finding] = []
     for done, chosen in enumerate(names):

@@ -171,13 +171,25 @@ def stated_loss(looks: Sequence[Look], pair: Pair) -> float:
     return total if looks[0].event.noise == "laplace" else math.sqrt(total)
 
 
-def _ratio(look: Look, pair: Pair) -> float:
-    """Log-likelihood of the numbers under table one, less that under the other."""
+def _ratios(look: Look, pair: Pair) -> list[float]:
+    """Log-likelihood of the numbers under table one, less that under the other: part by part."""
     one, other = _answer(look.query, pair.one), _answer(look.query, pair.other)
     seen = look.vector
     if look.event.noise == "laplace":
-        return float((np.abs(seen - other) - np.abs(seen - one)).sum() / look.event.scale)
-    return float(((seen - (one + other) / 2) @ (one - other)) / look.event.scale**2)
+        each = (np.abs(seen - other) - np.abs(seen - one)) / look.event.scale
+    else:
+        each = (seen - (one + other) / 2) * (one - other) / look.event.scale**2
+    return [float(part.sum()) for part in np.split(each, _part_ends(look.query, len(each)))]
+
+
+def _part_ends(query: Query, length: int) -> list[int]:
+    """Where one part of an answer ends and the next begins."""
+    if isinstance(query, RowMap):
+        return []
+    parts = query.gram.parts if isinstance(query, RowsAndGram) else query.parts
+    sizes = [part.size for part in parts]
+    rows = [length - sum(sizes)] if isinstance(query, RowsAndGram) else []
+    return [int(end) for end in np.cumsum([*rows, *sizes])[:-1]]
 
 
 def transcript(
@@ -223,6 +235,9 @@ class Runs:
 
     one: Reals
     other: Reals
+    parts_one: Reals
+    parts_other: Reals
+    """The same, part by part of every look: a line sums up to its ratio."""
     stated: float
     """`stated_loss`; where later looks depend on earlier ones, the (quadratic) mean over the runs."""
     noise: str
@@ -242,15 +257,16 @@ def runs(
     losses: list[float] = []
     looks: list[Look] = []
     for rows in challenge.tables():
-        own = []
+        own: list[list[float]] = []
         for looks in _transcripts(mechanism, challenge, budget, rows, count):
-            own.append(sum(_ratio(look, pair) for look in looks))
+            own.append([ratio for look in looks for ratio in _ratios(look, pair)])
             losses.append(stated_loss(looks, differing))
         scores.append(np.array(own))
     noise = looks[0].event.noise
     power = 1 if noise == "laplace" else 2
     stated = float(np.mean(np.power(losses, power))) ** (1 / power)
-    return Runs(scores[0], scores[1], stated, noise, _is_fresh(looks))
+    sums = [parts.sum(axis=1) for parts in scores]
+    return Runs(sums[0], sums[1], scores[0], scores[1], stated, noise, _is_fresh(looks))
 
 
 def _is_fresh(looks: Sequence[Look]) -> bool:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["audit"]
 
 _EPSILON = 4.0
+_CONFIDENCE = 0.999
 _PUBLISHED_EPSILON, _PUBLISHED_DELTA = 1.0, 1e-5
 _PUBLISHED_RUNS = 1_000_000
 _ON_PURPOSE = " (A target that is broken on purpose.)"
@@ -63,7 +64,9 @@ def audit(
     runs: Annotated[
         int | None, typer.Option(help="runs on each table, in place of as many as fit; costly attacks take fewer")
     ] = None,
-    confidence: Annotated[float, typer.Option(help="with which all lower bounds hold at once")] = 0.999,
+    confidence: Annotated[
+        float | None, typer.Option(help="with which all lower bounds hold at once", show_default="0.999")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="also write an HTML page with the trade-off curves")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -76,11 +79,12 @@ def audit(
     form = _form(name, everything, published, attacks, truth, holdout)
     given = {
         "--epsilon": epsilon, "--delta": delta, "--unit": unit, "--relation": relation, "--runs": runs, "--out": out,
-        "--deep": deep or None, "--truth": truth, "--holdout": holdout, "--column": column,
+        "--deep": deep or None, "--confidence": confidence, "--truth": truth, "--holdout": holdout, "--column": column,
     } | {f"--{key}": value for key, value in options.items()}  # fmt: skip
     _check_used(form, [key for key, value in given.items() if value is not None], options)
     if out is not None:
         _check_place(out)
+    sure = _CONFIDENCE if confidence is None else confidence
     if form == "attacks":
         _named_attacks(deep, json)
         return
@@ -89,10 +93,10 @@ def audit(
         return
     with Reporter("attacks") as reporter:
         if form == "published":
-            report = _published(name, epsilon, delta, runs, deep, confidence, reporter)
+            report = _published(name, epsilon, delta, runs, deep, sure, reporter)
         else:
             effort = _effort(runs, deep)
-            report = _catalogue(name, epsilon, delta, unit, relation, options, effort, confidence, reporter)
+            report = _catalogue(name, epsilon, delta, unit, relation, options, effort, sure, reporter)
     if json:
         emit_json(report.to_json())
     else:
@@ -105,13 +109,13 @@ def audit(
 
 
 _USES = {
-    "mechanism": {"--epsilon", "--delta", "--unit", "--relation", "--runs", "--out", "--deep"},
-    "all": {"--epsilon", "--delta", "--runs", "--out", "--deep"},
-    "published": {"--epsilon", "--delta", "--runs", "--out", "--deep"},
+    "mechanism": {"--epsilon", "--delta", "--unit", "--relation", "--runs", "--out", "--deep", "--confidence"},
+    "all": {"--epsilon", "--delta", "--runs", "--out", "--deep", "--confidence"},
+    "published": {"--epsilon", "--delta", "--runs", "--out", "--deep", "--confidence"},
     "attacks": {"--deep"},
     "release": {"--truth", "--holdout", "--column"},
 }
-"""Options of each form of the command, besides --json and --confidence."""
+"""Options of each form of the command, besides --json."""
 
 
 def _form(

@@ -149,6 +149,9 @@ def keygen(
 
 def run() -> None:
     """Entry point: run the command and leave with its exit code."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller: nobody reads it
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - for as long as the process lives
     code = command()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
