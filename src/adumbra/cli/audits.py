@@ -37,7 +37,7 @@ def audit(
     ctx: typer.Context,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[MECHANISM|DIR]", help="a mechanism (adumbra mechanisms), or a release folder"),
+        typer.Argument(metavar="MECHANISM|DIR", help="a mechanism (adumbra mechanisms), or a release folder"),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="every mechanism, unit and relation")] = False,
     epsilon: Annotated[
