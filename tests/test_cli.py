@@ -30,6 +30,7 @@ COMMANDS = [
     ("verify",),
     ("mechanisms",),
     ("keygen",),
+    ("audit",),
     ("evaluate",),
     ("answer",),
     ("ledger",),

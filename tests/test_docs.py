@@ -360,3 +360,8 @@ def test_demo_declares_ranges_that_hold_the_data_and_come_from_no_data():
 def test_the_picture_is_there():
     picture = ROOT / "docs" / "images" / "distances.png"
     assert picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_has_a_gap(page):
+    assert not re.search(r"^(RESULTS|CATALOGUE|TODO|TBD)\b", page.read_text(), re.MULTILINE)
