@@ -21,9 +21,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
 from adumbra.audit.findings import Measured
-from adumbra.audit.tradeoff import Approximate, Curve, Gaussian, Laplace, check_family, refutes
+from adumbra.audit.tradeoff import Approximate, Curve, Gaussian, Laplace, check_delta, check_family, refutes
 from adumbra.core.errors import InputError
-from adumbra.core.validation import at_least, between
+from adumbra.core.validation import at_least
 
 __all__ = [
     "Bound",
@@ -84,7 +84,7 @@ def from_counts(
     >>> round(from_counts(500, 1000, 100, 1000, 0.0, 0.95), 2)
     1.36
     """
-    _check_delta(delta)
+    check_delta(delta)
     low, _ = clopper_pearson(hits_one, runs_one, confidence)
     _, high = clopper_pearson(hits_other, runs_other, confidence)
     return max(0.0, math.log((low - delta) / high)) if low > delta else 0.0
@@ -97,7 +97,7 @@ def by_threshold(one: ArrayLike, other: ArrayLike, delta: float, confidence: flo
     is counted once and gets the whole confidence. With fewer than two runs of a table nothing can be chosen: 0.0.
     """
     _check_confidence(confidence)
-    _check_delta(delta)
+    check_delta(delta)
     scores = _scores("one", one), _scores("other", other)
     runs = sum(map(len, scores))
     (choose_one, test_one), (choose_other, test_other) = map(_halves, scores)
@@ -198,7 +198,7 @@ def by_classifier(
     two thirds. The same rows and seed give the same bound.
     """
     _check_confidence(confidence)
-    _check_delta(delta)
+    check_delta(delta)
     rows = _outputs("one", one), _outputs("other", other)
     if rows[0].shape[1] != rows[1].shape[1]:
         got = f"{rows[0].shape[1]} and {rows[1].shape[1]} numbers"
@@ -435,7 +435,3 @@ def _outputs(name: str, rows: ArrayLike) -> Floats:
 def _check_confidence(confidence: float) -> None:
     if not 0 < confidence < 1:
         raise InputError("0 < confidence < 1", f"confidence = {confidence}", "give for example 0.95")
-
-
-def _check_delta(delta: float) -> None:
-    between(0.0, 1.0, "give a delta below 1, for example 1e-6", delta=delta)

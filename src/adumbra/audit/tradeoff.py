@@ -21,7 +21,17 @@ from adumbra.core.validation import between, one_of
 from adumbra.linalg.lattice import compiled
 from adumbra.privacy import calibrate
 
-__all__ = ["FAMILIES", "Approximate", "Curve", "Gaussian", "Laplace", "check_family", "claimed", "refutes"]
+__all__ = [
+    "FAMILIES",
+    "Approximate",
+    "Curve",
+    "Gaussian",
+    "Laplace",
+    "check_delta",
+    "check_family",
+    "claimed",
+    "refutes",
+]
 
 Floats = NDArray[np.float64]
 Probability = TypeVar("Probability", float, Floats)
@@ -46,7 +56,7 @@ class Approximate:
 
     def __post_init__(self) -> None:
         _at_least_zero(epsilon=self.loss)
-        _check_delta(self.delta)
+        check_delta(self.delta)
 
     def power(self, false_alarms: Probability) -> Probability:
         """Largest P[E | one] that the promise allows when P[E | other] is `false_alarms`."""
@@ -62,7 +72,7 @@ class Approximate:
 
     def epsilon(self, delta: float) -> float:
         """Smallest epsilon at this delta that the curve implies; inf below the curve's own delta."""
-        _check_delta(delta)
+        check_delta(delta)
         if delta < self.delta:
             return math.inf
         shrunk = 1 - (delta - self.delta) * (1 + math.exp(-self.loss)) / (1 - self.delta)
@@ -127,7 +137,7 @@ class Laplace:
 
     def epsilon(self, delta: float) -> float:
         """Exact epsilon at this delta, `loss` + 2 log(1 - delta)."""
-        _check_delta(delta)
+        check_delta(delta)
         return max(0.0, self.loss + 2 * math.log1p(-delta))
 
 
@@ -149,7 +159,7 @@ def claimed(family: str, epsilon: float, delta: float) -> Curve:
 def check_family(family: str, delta: float) -> None:
     """Refuse an unknown family, and a delta that its promise cannot have."""
     one_of(FAMILIES, family=family)
-    _check_delta(delta)
+    check_delta(delta)
     if family == "laplace" and delta > 0:
         raise InputError("delta = 0 for the family laplace", f"delta = {delta:g}", "give delta 0 or another family")
     if family == "gaussian" and delta == 0:
@@ -290,5 +300,6 @@ def _at_least_zero(**named: Any) -> None:
         raise InputError(f"{name} >= 0", f"{name} = {value}", "give the parameter of a promise, for example 1.0")
 
 
-def _check_delta(delta: float) -> None:
+def check_delta(delta: float) -> None:
+    """Refuse what is no delta."""
     between(0.0, 1.0, "give a delta below 1, for example 1e-6", delta=delta)

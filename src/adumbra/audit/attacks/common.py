@@ -55,6 +55,7 @@ __all__ = [
     "digits",
     "generator",
     "interval",
+    "judged",
     "paired",
     "promised",
     "released",
@@ -132,6 +133,13 @@ def generator(seed: int) -> Rng:
     It has no part in any release.
     """
     return np.random.default_rng(seed)
+
+
+def judged(promised_epsilon: float | None, *, broken: bool, works: bool) -> str:
+    """The verdict: held against the promise if there is one, against chance if not."""
+    if promised_epsilon is None:
+        return WORKS if works else FAILS
+    return BEYOND if broken else WITHIN
 
 
 def promised(card: Card) -> float | None:

@@ -18,10 +18,6 @@ import numpy as np
 
 from adumbra.answer.release import Release, load
 from adumbra.audit.attacks.common import (
-    BEYOND,
-    FAILS,
-    WITHIN,
-    WORKS,
     Attack,
     Clock,
     Integers,
@@ -33,6 +29,7 @@ from adumbra.audit.attacks.common import (
     digits,
     generator,
     interval,
+    judged,
     paired,
     promised,
     released,
@@ -189,7 +186,7 @@ def membership(
         confidence=confidence,
         runs=runs,
         seconds=clock.seconds,
-        verdict=(WORKS if works else FAILS) if epsilon is None else (BEYOND if broken else WITHIN),
+        verdict=judged(epsilon, broken=broken, works=works),
         explanation=(
             f"Of two people, one of them in the table, the release names the right one in {hits} of {runs} pairs "
             f"(best view: {best}); averaged over people, and an audit only if chance decided who is in the table."

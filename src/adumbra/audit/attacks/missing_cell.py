@@ -18,10 +18,6 @@ from sklearn.ensemble import RandomForestClassifier
 
 from adumbra.answer.release import Release, load
 from adumbra.audit.attacks.common import (
-    BEYOND,
-    FAILS,
-    WITHIN,
-    WORKS,
     Attack,
     Clock,
     Integers,
@@ -31,6 +27,7 @@ from adumbra.audit.attacks.common import (
     digits,
     generator,
     interval,
+    judged,
     paired,
     promised,
     released,
@@ -160,7 +157,7 @@ def attribute(
         confidence=confidence,
         runs=runs,
         seconds=clock.seconds,
-        verdict=(WORKS if works else FAILS) if epsilon is None else (BEYOND if broken else WITHIN),
+        verdict=judged(epsilon, broken=broken, works=works),
         explanation=(
             f"With the release the missing cell is guessed for {hits / runs:.0%} of the people in the table, for "
             f"{chance:.0%} of those who are not, and for {alone.mean():.0%} without the release; the leak is the first "

@@ -16,10 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from adumbra.audit.attacks.common import (
-    BEYOND,
-    FAILS,
-    WITHIN,
-    WORKS,
     Attack,
     Bits,
     Clock,
@@ -28,6 +24,7 @@ from adumbra.audit.attacks.common import (
     allowed_guess,
     generator,
     interval,
+    judged,
     paired,
     released,
     survey,
@@ -68,7 +65,6 @@ def _result(
     low, high = interval(hits, people, confidence)
     right = np.where(secret, guess, -guess)
     broken, bound = paired(right, -right, epsilon, _DELTA, confidence, rng)
-    verdict = (WORKS if low > 0.5 else FAILS) if epsilon is None else (BEYOND if broken else WITHIN)
     allowed = None if epsilon is None else allowed_guess(epsilon, _DELTA)
     limit = "nothing is promised" if allowed is None else f"the epsilon spent in all allows {allowed:.1%}"
     return Attack(
@@ -83,7 +79,7 @@ def _result(
         confidence=confidence,
         runs=people,
         seconds=clock.seconds,
-        verdict=verdict,
+        verdict=judged(epsilon, broken=broken, works=low > 0.5),
         ours=epsilon is not None,
         explanation=f"{hits} of {people} secret bits come out right; {limit}.",
         details={"epsilon at least": bound, "epsilon spent": epsilon} | more,
