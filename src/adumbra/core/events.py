@@ -12,7 +12,12 @@ from typing import Any, Literal
 
 from adumbra.core.guarantee import Neighbours
 
-__all__ = ["Event", "FreshProjection"]
+__all__ = ["LAWS", "PURE", "Event", "FreshProjection", "Law"]
+
+Law = Literal["gaussian", "laplace", "l2-laplace"]
+LAWS: tuple[Law, ...] = ("gaussian", "laplace", "l2-laplace")
+PURE: tuple[Law, ...] = ("laplace", "l2-laplace")
+"""Laws whose cost is a plain epsilon, at delta 0."""
 
 
 @dataclass(frozen=True)
@@ -34,20 +39,23 @@ class FreshProjection:
 class Event:
     """One noisy answer.
 
-    * `noise`: "gaussian" (iid N(0, scale^2) on every number of the answer, rounded to a grid) or "laplace"
-      (iid two-sided geometric of that scale).
+    * `noise`: "gaussian" (iid N(0, scale^2) on every number of the answer, rounded to a grid), "laplace"
+      (iid two-sided geometric of that scale) or "l2-laplace" (a vector whose likelihood falls by at most e^(-|z|/scale)
+      over an L2 distance |z|; docs/proofs/noise-l2-laplace.md).
     * `scale`: standard deviation or Laplace scale, in the units of the answer.
-    * `sensitivity`: for each pair of neighbours ("row/replace", ...), the largest change of the answer: L2 for
-      gaussian, L1 for laplace. A pair of neighbours that is absent has no finite bound: its cost is infinite.
+    * `sensitivity`: for each pair of neighbours ("row/replace", ...), the largest change of the answer: L1 for
+      laplace, L2 for the others. A pair of neighbours that is absent has no finite bound: its cost is infinite.
     * `fresh`: neighbours for which the tighter fresh-projection account holds too.
     * `slack`: total-variation distance between the noise drawn and the noise named, summed over all draws.
+    * `numbers`: for l2-laplace, how many numbers share one length.
     """
 
-    noise: Literal["gaussian", "laplace"]
+    noise: Law
     scale: float
     sensitivity: dict[str, float]
     fresh: dict[str, FreshProjection] = field(default_factory=dict)
     slack: float = 0.0
+    numbers: int = 0
 
     def bound(self, neighbours: Neighbours) -> float | None:
         """Sensitivity for these neighbours, or None where it is unbounded."""
@@ -56,7 +64,14 @@ class Event:
     @property
     def sd(self) -> float:
         """Standard deviation of the noise on each number."""
-        return self.scale if self.noise == "gaussian" else self.scale * math.sqrt(2.0)
+        if self.noise == "gaussian":
+            return self.scale
+        return self.scale * math.sqrt(2.0 if self.noise == "laplace" else self.numbers + 1.0)
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether its cost is a plain epsilon, at delta 0."""
+        return self.noise in PURE
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, in a fixed order, for the ledger's hash chain and the card."""
@@ -70,13 +85,15 @@ class Event:
                 key: {"dimension": f.dimension, "distance": f.distance, "rounding": f.rounding}
                 for key, f in sorted(self.fresh.items())
             }
+        if self.numbers:
+            out["numbers"] = self.numbers
         out["slack"] = self.slack
         return out
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Event:
         """Read back `to_json`; an unknown kind of noise is refused rather than guessed."""
-        if data["noise"] not in ("gaussian", "laplace"):
+        if data["noise"] not in LAWS:
             raise ValueError(f"unknown noise {data['noise']!r}")
         return Event(
             noise=data["noise"],
@@ -84,4 +101,5 @@ class Event:
             sensitivity={k: float(v) for k, v in data["sensitivity"].items()},
             fresh={k: FreshProjection(**v) for k, v in data.get("fresh", {}).items()},
             slack=float(data["slack"]),
+            numbers=int(data.get("numbers", 0)),
         )

@@ -4,7 +4,7 @@ Three facts make one formula (docs/proofs/composition.md):
 
 * Gaussian answers on the same pair of tables compose exactly: mu^2 adds.
 * A fresh projection is a Gaussian answer whose mu^2 is random with a known law, the same for both tables.
-* A Laplace answer of cost e is dominated by randomised response, whose privacy loss is +e or -e.
+* A pure answer (Laplace, L2-Laplace) of cost e is dominated by randomised response, whose privacy loss is +e or -e.
 
 So any mixture of events has a law of summed losses and a law of summed mu^2, and its delta is the average of
 the exact Gaussian curve at (epsilon - loss, mu). Both laws may be rounded up, never down: the averages are
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adumbra.core.errors import InputError
-from adumbra.core.events import Event, FreshProjection
+from adumbra.core.events import LAWS, Event, FreshProjection
 from adumbra.core.guarantee import Neighbours
 from adumbra.core.validation import between
 from adumbra.privacy.calibrate import chi2_cells, eps_for, gaussian_delta_upper, smallest
@@ -44,7 +44,7 @@ def check_event(event: Event) -> None:
     for fresh in event.fresh.values():
         numbers += [fresh.distance, fresh.rounding]
     sound = (
-        event.noise in ("gaussian", "laplace")
+        event.noise in LAWS
         and math.isfinite(event.scale)
         and event.scale > 0
         and all(math.isfinite(x) and x >= 0 for x in numbers)
@@ -151,7 +151,7 @@ class _Costs:
 
     account: _Account
     pure: float | None
-    """Sum of epsilons when every event is Laplace: what holds at delta 0."""
+    """Sum of epsilons when every event is pure: what holds at delta 0."""
     slack: float
 
     @staticmethod
@@ -169,7 +169,7 @@ class _Costs:
             slack.append(event.slack)
             ratio = bound / event.scale
             projection = event.fresh.get(str(neighbours))
-            if event.noise == "laplace":
+            if event.is_pure:
                 losses.append(ratio)
             elif projection is None:
                 plain.append(ratio**2)
