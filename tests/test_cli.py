@@ -32,13 +32,15 @@ COMMANDS = [
     ("keygen",),
     ("audit",),
     ("evaluate",),
+    ("basis",),
     ("answer",),
     ("ledger",),
     ("ledger", "show"),
     ("ledger", "check"),
     ("ledger", "cap"),
     *(("answer", "DIR", name) for name in (
-        "distance", "neighbours", "count", "mean", "linear", "moment", "range", "workload", "reconstruct"
+        "distance", "neighbours", "count", "mean", "linear", "moment", "range", "workload", "reconstruct", "axes",
+        "project",
     )),
 ]  # fmt: skip
 DEFAULT = ("--schema", "s.toml", "--epsilon", "1")
@@ -494,7 +496,9 @@ def test_the_ledger_is_found_by_option_then_environment(cli: Cli, home: Home, mo
 
 def test_mechanisms(cli: Cli) -> None:
     found = json.loads(cli("mechanisms", "--json").out)
-    assert [m["name"] for m in found] == ["auto", "dppro", "dprp", "hybrid", "moments", "tables"]
+    assert [m["name"] for m in found] == [
+        "analyze_gauss", "auto", "dppro", "dprp", "hybrid", "lip", "lop", "moments", "power_method", "tables",
+    ]  # fmt: skip
     for mechanism in found:
         assert {"name", "units", "relations", "guarantee", "releases", "references"} <= set(mechanism)
         assert mechanism["name"] in cli("mechanisms").out

@@ -23,6 +23,7 @@ from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.core.query import RowMap
 from adumbra.core.rows import PrivateRows
 from adumbra.core.space import CATEGORY_STEPS, GRID, HALF, Block, Space
+from adumbra.mechanisms.catalogue import build
 from adumbra.privacy.accounting import delta_of, epsilon_of
 from adumbra.privacy.calibrate import fresh_sigma_for, mu_for
 from adumbra.privacy.meter import Meter
@@ -30,6 +31,7 @@ from adumbra.privacy.sensitivity import bounds, sensitivity
 from adumbra.table import read, text
 from adumbra.table.bound import clip_rows
 from adumbra.table.encode import encode
+from tests.repeatable import repeatable  # noqa: F401
 
 ROW = Neighbours(Unit.ROW, Relation.REPLACE)
 CELL = ad.Budget(1.0, unit="cell")
@@ -420,3 +422,88 @@ def test_a_wild_noisy_number_of_rows_draws_no_absurd_table():
     from adumbra.synthesis.columns import rows_to_draw
 
     assert rows_to_draw(None, 5e11, 3) == 10_000_000
+
+
+# ---- what a hostile reading of the principal components found
+
+
+def blocks(frame, schema):
+    names = [column.name for column in schema.released]
+    return np.vstack([encode(block, schema).values for block in read.open_table(frame).blocks(names, 64)])
+
+
+@pytest.mark.parametrize("turned", ["dose", "b"])
+def test_one_cell_of_text_changes_how_no_other_row_of_32_bits_is_read(turned):
+    """pandas makes objects of a column with one text in it, and of numbers of 32 bits Python's own."""
+    columns = {
+        "dose": {"kind": "category", "values": [0.1, 0.2, 0.3]},
+        "b": {"kind": "number", "low": 0, "high": 1},
+    }
+    schema = ad.Schema.from_dict({"columns": columns})
+    one = pd.DataFrame({"dose": np.array([0.1, 0.2, 0.3, 0.1] * 50, dtype=np.float32), "b": np.full(200, 0.25)})
+    other = one.astype({turned: object})
+    other.loc[0, turned] = "unknown"
+    a, b = blocks(one, schema), blocks(other, schema)
+    assert (a[1:] == b[1:]).all() and (a[1:, :3].sum(axis=1) > 0).all()
+
+
+def test_numbers_of_32_bits_among_text_are_read_like_a_column_of_them():
+    value = np.float32(0.5 + 3.5 / 65536)
+    plain = pd.DataFrame({"a": np.full(4, value)})
+    mixed = pd.DataFrame({"a": pd.Series([value, value, value, "unknown"], dtype=object)})
+    assert (blocks(plain, ONE)[:3] == blocks(mixed, ONE)[:3]).all()
+
+
+def test_values_that_spell_one_number_are_refused():
+    with pytest.raises(ad.InputError, match="different numbers"):
+        ad.Schema.from_dict({"columns": {"a": {"kind": "category", "values": ["01", "1", "2"]}}})
+    ad.Schema.from_dict({"columns": {"a": {"kind": "category", "values": ["nan", "NaN", "1_0", "10", "x"]}}})
+
+
+@pytest.mark.parametrize("name", ["analyze_gauss", "lip", "power_method"])
+def test_bars_of_variances_hold_where_the_number_of_rows_is_private(name, repeatable):  # noqa: F811
+    """The count is noisy too, and by as much whatever the number of rows."""
+    schema = ad.Schema.from_dict({"columns": {n: {"kind": "number", "low": -1, "high": 1} for n in "ab"}})
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], 500)
+    frame = pl.DataFrame({"a": 0.9 * signs, "b": 0.1 * signs})
+    inside = 0
+    for _ in range(40):
+        budget = ad.Budget(1.0, 1e-6, relation=ad.Relation.ADD_REMOVE)
+        release = ad.release(frame, schema, build(name, {"components": 1}), budget)
+        truth = release.card.parameters["rows cut to"] ** 2  # all rows are longer, and on one line
+        low, high = release.arrays["spectrum_low"][0], release.arrays["spectrum_high"][0]
+        inside += bool(low <= truth * 1.001 and truth * 0.999 <= high)
+    assert inside >= 36
+
+
+def test_the_bars_of_the_power_method_hold_where_its_directions_miss(repeatable):  # noqa: F811
+    """One round from random directions catches little of the variance: the upper end must not pretend otherwise."""
+    width = 60
+    spread = 0.1 * 0.98 ** np.arange(width)
+    x = np.clip(0.5 + np.random.default_rng(0).normal(size=(5000, width)) * spread, 0, 1)
+    schema = ad.Schema.from_dict({"columns": {f"c{i}": {"kind": "number", "low": 0, "high": 1} for i in range(width)}})
+    frame = pl.DataFrame({f"c{i}": x[:, i] for i in range(width)})
+    release = ad.release(frame, schema, ad.PowerMethod(components=1, rounds=1, oversample=0), ad.Budget(5.0, 1e-6))
+    rows = x - 0.5
+    rows *= np.minimum(1, release.card.parameters["rows cut to"] / np.linalg.norm(rows, axis=1))[:, None]
+    truth = np.linalg.eigvalsh(rows.T @ rows / len(rows))[-1]
+    assert release.arrays["spectrum"][0] < 0.9 * truth
+    assert release.arrays["spectrum_low"][0] <= truth <= release.arrays["spectrum_high"][0]
+
+
+@pytest.mark.parametrize("epsilon", [100.0, 1e-12])
+def test_a_budget_that_rows_cannot_have_is_refused_before_the_axes_are_paid_for(epsilon, tmp_path):
+    ledger = ad.Ledger(tmp_path / "ledger.db")
+    private = ad.sklearn.PrivatePCA(low=0, high=1, n_components=1, transform_epsilon=epsilon, ledger=ledger)
+    with pytest.raises(ad.InputError):
+        private.fit(np.full((20, 3), 0.4))
+    assert not (tmp_path / "ledger.db").exists() and not hasattr(private, "components_")
+
+
+def test_noise_that_the_sampler_by_length_cannot_draw_is_refused_before_the_charge(tmp_path):
+    schema = ad.Schema.from_dict({"columns": {f"c{i}": {"kind": "number", "low": 0, "high": 1} for i in range(300)}})
+    frame = pl.DataFrame({f"c{i}": [0.1, 0.2] for i in range(300)})
+    ledger = ad.Ledger(tmp_path / "ledger.db")
+    with pytest.raises(ad.InputError, match="sampler can draw"):
+        ad.release(frame, schema, ad.LIP(noise="l2-laplace"), ad.Budget(2e-5, 0.0), ledger=ledger)
+    assert not (tmp_path / "ledger.db").exists()

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from adumbra.answer.release import Release as Release
     from adumbra.answer.release import load as load
     from adumbra.api import plan as plan
+    from adumbra.api import project as project
+    from adumbra.api import public_axes as public_axes
     from adumbra.api import release as release
     from adumbra.audit.catalogue import audit_catalogue as audit_catalogue
     from adumbra.audit.catalogue import audit_mechanism as audit_mechanism
@@ -29,11 +31,15 @@ if TYPE_CHECKING:
     from adumbra.core.schema import Schema as Schema
     from adumbra.evaluate.report import Evaluation as Evaluation
     from adumbra.evaluate.report import evaluate_release as evaluate_release
+    from adumbra.mechanisms.analyze_gauss import AnalyzeGauss as AnalyzeGauss
     from adumbra.mechanisms.auto import Auto as Auto
     from adumbra.mechanisms.dppro import DPPro as DPPro
     from adumbra.mechanisms.dprp import DPRP as DPRP
     from adumbra.mechanisms.hybrid import Hybrid as Hybrid
+    from adumbra.mechanisms.lip import LIP as LIP
+    from adumbra.mechanisms.lop import LOP as LOP
     from adumbra.mechanisms.moments import Moments as Moments
+    from adumbra.mechanisms.power_method import PowerMethod as PowerMethod
     from adumbra.mechanisms.tables import Tables as Tables
     from adumbra.privacy.ledger import Ledger as Ledger
 
@@ -46,6 +52,8 @@ _HOMES = {
     "Release": "answer.release",
     "load": "answer.release",
     "plan": "api",
+    "project": "api",
+    "public_axes": "api",
     "release": "api",
     "audit_catalogue": "audit.catalogue",
     "audit_mechanism": "audit.catalogue",
@@ -61,11 +69,15 @@ _HOMES = {
     "Schema": "core.schema",
     "Evaluation": "evaluate.report",
     "evaluate_release": "evaluate.report",
+    "AnalyzeGauss": "mechanisms.analyze_gauss",
     "Auto": "mechanisms.auto",
     "DPPro": "mechanisms.dppro",
     "DPRP": "mechanisms.dprp",
     "Hybrid": "mechanisms.hybrid",
+    "LIP": "mechanisms.lip",
+    "LOP": "mechanisms.lop",
     "Moments": "mechanisms.moments",
+    "PowerMethod": "mechanisms.power_method",
     "Tables": "mechanisms.tables",
     "Ledger": "privacy.ledger",
 }

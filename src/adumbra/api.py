@@ -1,21 +1,34 @@
-"""The main job from Python: `adumbra.release` and `adumbra.plan`."""
+"""The main jobs from Python: `adumbra.release`, `adumbra.plan`, and public tables beside them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
 from adumbra import pipeline
 from adumbra.answer.release import Release
+from adumbra.core.centred import Centred
 from adumbra.core.guarantee import Budget
 from adumbra.core.mechanism import Chooser, Mechanism
 from adumbra.core.randomness import PublicSeed
 from adumbra.core.release import read_signing_key
 from adumbra.core.schema import Schema
+from adumbra.core.sums import Gram, symmetric
+from adumbra.core.validation import at_least
+from adumbra.linalg.spectrum import leading
 from adumbra.privacy.ledger import Ledger
+from adumbra.synthesis.columns import check_width
+from adumbra.synthesis.principal import even_length
+from adumbra.table.columnar import give_back
+from adumbra.table.encode import check_columns, encode
 from adumbra.table.read import open_table
 
-__all__ = ["plan", "release"]
+__all__ = ["plan", "project", "public_axes", "release"]
 
 
 def release(
@@ -77,6 +90,47 @@ def plan(
     if seed is not None:
         seed.claim_freshness()  # the plan shows the matrix, so a release with this seed may no longer call it fresh
     return planned
+
+
+def public_axes(table: Any, schema: Schema | str | Path, components: int = 10) -> NDArray[np.float64]:
+    """The principal axes of a PUBLIC table, one a row, as a basis for `LOP`. Never call it on the private table.
+
+    Rows are encoded by the schema and taken about the middle of the declared ranges, as the private ones will be.
+
+    >>> import polars as pl
+    >>> schema = Schema.from_dict({"columns": {n: {"kind": "number", "low": -1, "high": 1} for n in "ab"}})
+    >>> public_axes(pl.DataFrame({"a": [0.5, -0.5], "b": [0.5, -0.5]}), schema, 1).round(3).tolist()
+    [[0.707, 0.707]]
+    """
+    declared = schema if isinstance(schema, Schema) else Schema.load(schema)
+    space = declared.space()
+    check_width(space.width)
+    at_least(1, "ask for at least one axis", components=components)
+    query = Gram(space.width, view=Centred.about(None, 0.25 * even_length(space), space))
+    totals: dict[str, NDArray[np.float64]] = {}
+    for rows in _encoded(table, declared):
+        for name, part in query.answer(rows).items():
+            totals[name] = totals.get(name, np.zeros(part.shape)) + part
+    second = symmetric(totals["diagonal"], totals.get("upper"))
+    return np.ascontiguousarray(leading(second, min(components, space.width))[1].T)
+
+
+def project(release: Release, table: Any) -> Any:
+    """Rows of another table of the same columns along the released axes, exactly: nothing about them is protected.
+
+    For analysts with rows of their own. Comes back as a frame of the library the rows came in, columns pc1, pc2, ...
+    """
+    axes = release.components
+    along = np.concatenate([axes.along(rows) for rows in _encoded(table, axes.schema)])
+    frame = pl.DataFrame({f"pc{i + 1}": along[:, i] for i in range(along.shape[1])})
+    return give_back(frame, open_table(table).native)
+
+
+def _encoded(table: Any, schema: Schema) -> Iterator[NDArray[np.float64]]:
+    opened = open_table(table)
+    check_columns(schema, opened.columns, opened.types)
+    for frame in opened.batches([column.name for column in schema.released]):
+        yield encode(frame, schema).values
 
 
 def _job(

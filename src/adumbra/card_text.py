@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from adumbra.core.card import Card, CardNoise
 
 __all__ = ["card_markdown"]
@@ -49,6 +51,8 @@ def card_markdown(card: Card) -> str:
         f"| public seed | `{card.seed.value}` ({card.seed.origin}) |",
         f"| release | {card.release_id}, {card.created}, {card.library} |",
         "",
+        *(line for title, rows in card.tables.items() for line in _table(title, rows)),
+        *(f"![{name.rpartition('.')[0]}]({name})\n" for name in card.pictures),
         "## What it costs in other units",
         "",
         f"Epsilon of this same release at delta = {card.delta:g}:",
@@ -83,6 +87,18 @@ def card_markdown(card: Card) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _table(title: str, rows: list[dict[str, Any]]) -> list[str]:
+    heads = list(rows[0]) if rows else []
+    return [
+        f"## {_plain(title)}",
+        "",
+        "| " + " | ".join(_plain(head) for head in heads) + " |",
+        "|" + "---|" * len(heads),
+        *("| " + " | ".join(_value(row[head]) for head in heads) + " |" for row in rows),
+        "",
+    ]
 
 
 def _questions(card: Card) -> list[str]:

@@ -29,7 +29,7 @@ from adumbra.core.checkpoint import checkpoint
 from adumbra.core.errors import InputError
 from adumbra.core.events import Event
 from adumbra.core.guarantee import Budget, Neighbours, Promise, Relation, Unit
-from adumbra.core.mechanism import Chooser, Door, Draft, Mechanism, Query, Setting, check_supported
+from adumbra.core.mechanism import Chooser, Door, Draft, Mechanism, Query, Setting, check_supported, promised_delta
 from adumbra.core.randomness import PublicSeed
 from adumbra.core.release import ReleaseFolder
 from adumbra.core.rows import PrivateRows
@@ -113,10 +113,11 @@ def prepare(
     """Check everything that can be checked before a charge; reads the table's shape, uses none of its values."""
     neighbours = Neighbours(budget.unit or schema.table.unit or Unit.ROW, budget.relation or Relation.REPLACE)
     promise = Promise(budget.epsilon, budget.delta, neighbours)
-    if not isinstance(mechanism, Chooser):
-        check_supported(mechanism, neighbours)
     if row_bound is not None:
         positive("give a positive row bound in encoded units, for example 1.0", row_bound=row_bound)
+    if not isinstance(mechanism, Chooser):
+        check_supported(mechanism, neighbours)
+        promise = Promise(budget.epsilon, promised_delta(mechanism, budget.delta), neighbours)
     check_columns(schema, table.columns, table.types)
     progress("checking the table", 0, 0)
     rows = table.count()
@@ -140,7 +141,7 @@ def prepare(
 
     # Under add-remove the number of rows is private: nothing that is published or decided may look at it.
     public_rows = None if neighbours.relation is Relation.ADD_REMOVE else rows
-    setting = Setting(space, public_rows, neighbours, seed, preview, schema.labels)
+    setting = Setting(space, public_rows, neighbours, seed, preview, schema.labels, schema)
     choice = None
     if isinstance(mechanism, Chooser):
         mechanism, choice = mechanism.choose(setting)
@@ -244,14 +245,15 @@ def _private_rows(job: Job, notes: OwnerNotes, looks: int) -> PrivateRows:
     """Bind reading, encoding and clipping; nothing is read until the meter asks, once for each look."""
     names = [column.name for column in job.schema.released]
     bound = job.space.row_bound
-    # one-hot categories can make a row very wide; keep a batch near 64 MB
-    rows = max(1, min(8192, 2**23 // max(job.space.width, 1)))
+    # near 8 MB, to stay in the cache; but a look at thousands of columns pays from a thousand rows on; at most 64 MB
+    width = max(job.space.width, 1)
+    rows = max(1, min(8192, max(2**20 // width, min(1024, 2**23 // width))))
 
     def encoded_batches() -> Iterator[NDArray[np.float64]]:
         found = OwnerNotes()
-        for frame in job.table.batches(names, rows):
-            encoded = encode(frame, job.schema)
-            found.add(encoded.repairs)
+        for cells in job.table.blocks(names, rows):
+            encoded = encode(cells, job.schema)
+            found.add(encoded.repaired if found.repairs else encoded.repairs)
             if bound is None:
                 yield encoded.values
             else:

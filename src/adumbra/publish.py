@@ -121,7 +121,9 @@ class Publication:
         if draft.arrays:
             # noise does not compress
             np.savez(self._folder / MODEL, allow_pickle=False, **draft.arrays)
-        card = _card(self._facts, measured, draft.parameters, self.written)
+        for name, picture in draft.pictures.items():
+            (self._folder / name).write_text(picture, encoding="utf-8")
+        card = _card(self._facts, measured, draft, self.written)
         files = {p.name: sha256(p) for p in sorted(self._folder.iterdir())}
         card = card.model_copy(update={"files": files})
         (self._folder / CARD_TEXT).write_text(card_markdown(card), encoding="utf-8")
@@ -263,7 +265,7 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _card(facts: Facts, measured: Mapping[str, Calibration], parameters: dict[str, Any], rows: int) -> Card:
+def _card(facts: Facts, measured: Mapping[str, Calibration], draft: Draft, rows: int) -> Card:
     promise, neighbours, mechanism = facts.promise, facts.promise.neighbours, facts.mechanism
     events = [calibration.event for calibration in measured.values()]
     costs = costs_of(events, promise.delta)
@@ -293,7 +295,9 @@ def _card(facts: Facts, measured: Mapping[str, Calibration], parameters: dict[st
         delta=promise.delta,
         mu=None if account == "fresh-projection" else mu_of(events, neighbours),
         costs=costs,
-        parameters=_plain(parameters),
+        parameters=_plain(draft.parameters),
+        tables=_plain(draft.tables),
+        pictures=tuple(draft.pictures),
         noise={line: _card_noise(calibration, neighbours) for line, calibration in measured.items()},
         row_bound=None if bound is None else bound / GRID,
         seed=CardSeed(value=facts.setting.seed.hex, origin=facts.setting.seed.origin),

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from adumbra.answer.components import PrincipalComponents
 from adumbra.answer.projected import Estimate, ProjectedRows
 from adumbra.core.card import Card
 from adumbra.core.errors import InputError
@@ -128,6 +129,19 @@ class Release:
     def covariance(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """Covariances of number and flag columns."""
         return self._rows.covariance(columns)
+
+    @cached_property
+    def components(self) -> PrincipalComponents:
+        """The principal axes, where the release has some."""
+        return PrincipalComponents(self._folder)
+
+    def axes(self, top: int = 3) -> pl.DataFrame:
+        """Principal components: variance, error bars and the `top` largest loadings of each."""
+        return self.components.components(top)
+
+    def loadings(self) -> pl.DataFrame:
+        """Loadings of all encoded coordinates on all components."""
+        return self.components.loadings()
 
     def reconstruct(self) -> Any:
         """Least-squares rows in the schema's own columns."""

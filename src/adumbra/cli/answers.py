@@ -15,6 +15,7 @@ from adumbra.core.validation import at_least
 
 if TYPE_CHECKING:
     import numpy as np
+    import polars as pl
     from numpy.typing import NDArray
 
     from adumbra.answer.projected import Estimate
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Ask a release: distances, neighbours, counts, means, moments.", no_args_is_help=True)
+app = typer.Typer(help="Ask a release: distances, counts, means, moments, principal axes.", no_args_is_help=True)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="machine-readable output")]
 
 
 @app.callback()
 def opened(ctx: typer.Context, folder: Annotated[Path, typer.Argument(help="release folder", metavar="DIR")]) -> None:
-    """Ask a release: distances, neighbours, counts, means, moments."""
+    """Ask a release: distances, counts, means, moments, principal axes."""
     if not ctx.resilient_parsing:
         ctx.obj = folder
 
@@ -151,6 +152,31 @@ def moment(
     print_frame(_release(ctx).covariance([c.strip() for c in columns.split(",")]), json)
 
 
+@app.command()
+def axes(
+    ctx: typer.Context,
+    top: Annotated[int, typer.Option(help="how many of the largest loadings to show for each")] = 3,
+    loadings: Annotated[bool, typer.Option("--loadings", help="all loadings: coordinates by components")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Principal components: variance, error bars, largest loadings (lip, lop, analyze_gauss, power_method)."""
+    release = _release(ctx)
+    print_frame(release.loadings() if loadings else release.axes(top), json)
+
+
+@app.command()
+def project(
+    ctx: typer.Context,
+    table: Annotated[str, typer.Argument(help="another table of the same columns: your own", metavar="TABLE")],
+    out: Annotated[Path, typer.Option(help="CSV or Parquet file to write")],
+    json: JsonOption = False,
+) -> None:
+    """Rows of another table along the released axes, exactly: nothing about those rows is protected."""
+    from adumbra.api import project as along_axes
+
+    _write(along_axes(_release(ctx), table), out, json)
+
+
 @app.command("range")
 def range_(
     ctx: typer.Context,
@@ -191,9 +217,12 @@ def reconstruct(
     json: JsonOption = False,
 ) -> None:
     """Least-squares rows in the schema's own columns and types (noisy; for single rows mostly noise)."""
+    _write(_release(ctx).reconstruct(), out, json)
+
+
+def _write(frame: pl.DataFrame, out: Path, json: bool) -> None:
     if os.path.lexists(out) or out.suffix not in (".csv", ".parquet"):
         raise InputError("a new .csv or .parquet file", f"{out}", "choose another --out")
-    frame = _release(ctx).reconstruct()
     try:
         with out.open("xb") as file:
             frame.write_csv(file) if out.suffix == ".csv" else frame.write_parquet(file)

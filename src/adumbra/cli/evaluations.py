@@ -51,6 +51,8 @@ def _print(found: Evaluation) -> None:
     )
     if found.distances is not None:
         _print_distances(found)
+    elif found.axes is not None:
+        _print_axes(found)
     else:
         _print_summary(found)
         _print_columns(found)
@@ -76,6 +78,22 @@ def _print_distances(found: Evaluation) -> None:
             ("mean true squared distance", check.mean_truth, None),
         ],
     )  # fmt: skip
+
+
+def _print_axes(found: Evaluation) -> None:
+    check = found.axes
+    if check is None:
+        return
+    print_table(
+        f"principal axes: {check.components} kept",
+        ("what", "seen", "stated"),
+        [
+            ("variance along them, of the most that so many can hold", _share(check.captured), None),
+            ("subspace error (0: the same span, 1: at right angles)", _share(check.subspace_error), None),
+            ("largest angle to the true span", f"{check.largest_angle:.1f} degrees", check.stated_angle),
+            ("true variances inside the error bars", _share(check.inside), None),
+        ],
+    )
 
 
 def _print_summary(found: Evaluation) -> None:

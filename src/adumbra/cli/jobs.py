@@ -17,7 +17,7 @@ from adumbra.core.guarantee import DEFAULT_DELTA, Budget, Relation, Unit
 if TYPE_CHECKING:
     from adumbra.pipeline import Job, OwnerNotes
 
-__all__ = ["EXTRA_OPTIONS", "JsonOption", "MechanismCommand", "extra_options", "plan", "release", "schema"]
+__all__ = ["EXTRA_OPTIONS", "JsonOption", "MechanismCommand", "basis", "extra_options", "plan", "release", "schema"]
 
 EXTRA_OPTIONS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
@@ -100,6 +100,31 @@ def schema(
     if json:
         emit_json({"out": str(out)})
     note(f"draft written to {out}: confirm each suggestion from public knowledge, then plan and release")
+
+
+def basis(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="a PUBLIC table with the columns of the schema")],
+    schema: SchemaOption,
+    out: Annotated[Path, typer.Option(help="axes.npy to write: one axis a row")],
+    components: Annotated[int, typer.Option(help="how many axes")] = 10,
+    json: JsonOption = False,
+) -> None:
+    """Principal axes of a PUBLIC table, as a basis for lop. Not private: never run it on the table you protect."""
+    import numpy as np
+
+    from adumbra.api import public_axes
+
+    if os.path.lexists(out) or out.suffix != ".npy":
+        raise InputError("a new .npy file", f"{out}", "choose another --out")
+    axes = public_axes(table, schema, components)
+    try:
+        with out.open("xb") as file:
+            np.save(file, axes, allow_pickle=False)
+    except OSError as error:
+        raise InputError("a place to write", f"{out} ({error.strerror})", "choose another --out") from None
+    if json:
+        emit_json({"out": str(out), "axes": len(axes), "coordinates": axes.shape[1]})
+    note(f"{len(axes)} axes of {axes.shape[1]} coordinates written to {out}: use --mechanism lop --basis {out}")
 
 
 def _job(

@@ -40,6 +40,7 @@ for _command in (jobs.plan, jobs.release, audits.audit):
 app.add_typer(answers.app, name="answer")
 app.add_typer(ledgers.app, name="ledger")
 app.command()(evaluations.evaluate)
+app.command()(jobs.basis)
 
 JsonOption = jobs.JsonOption
 
@@ -91,6 +92,7 @@ def mechanisms(json: JsonOption = False) -> None:
             "title": m.title,
             "units": list(m.units),
             "relations": list(m.relations),
+            "delta": {"any": "any", "zero": "0, whatever is allowed", "positive": "positive"}[_deltas(m)],
             "guarantee": m.theorem,
             "releases": m.releases,
             "suits": m.suits,
@@ -106,6 +108,10 @@ def mechanisms(json: JsonOption = False) -> None:
         return
     for entry in found:
         print_table("", ("mechanism", entry.pop("name")), [(k, _listed(v)) for k, v in entry.items()])
+
+
+def _deltas(mechanism: Any) -> str:
+    return getattr(mechanism, "deltas", "any")  # a chooser has none of its own
 
 
 def _listed(value: Any) -> str:

@@ -66,6 +66,10 @@ class Card(_Frozen):
     costs: dict[str, float | None]
     """Epsilon of this release at the same delta for every unit and relation; None where there is no finite one."""
     parameters: dict[str, Any]
+    tables: dict[str, list[dict[str, Any]]] = {}
+    """Small tables of what was found, by title."""
+    pictures: tuple[str, ...] = ()
+    """Files of the release that are pictures."""
     noise: dict[str, CardNoise]
     """For each budget line, the noise on its numbers."""
     row_bound: float | None

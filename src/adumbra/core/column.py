@@ -218,6 +218,9 @@ class Column:
         twice = repeated(_key(v) for v in self.values)
         if twice is not None:
             raise self._error("each value once", f"{twice!r} twice (spaces around it do not count)", "delete one")
+        number = repeated(n for v in self.values if (n := _spelled(v)) is not None)
+        if number is not None:  # a reader that takes the column for numbers could not tell them apart
+            raise self._error("values that spell different numbers", f"two that spell {number}", "delete one")
         if self.missing is not None:
             same = [v for v in self.values if _alike(v, self.missing)]
             if not same:
@@ -297,6 +300,15 @@ def _representable(value: float) -> bool:
 def _key(value: Value) -> str | float:
     """What two values must differ in to be told apart in a table."""
     return value.strip() if isinstance(value, str) else float(value)
+
+
+def _spelled(value: Value) -> float | None:
+    """The number that a text spells."""
+    try:
+        number = float(value) if isinstance(value, str) and "_" not in value else math.nan
+    except ValueError:
+        return None
+    return None if math.isnan(number) else number
 
 
 def _alike(value: Value, other: object) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, overload, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, overload, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,13 @@ from adumbra.core.events import Event
 from adumbra.core.guarantee import Neighbours, Promise, Relation
 from adumbra.core.query import RowMap
 from adumbra.core.randomness import PublicSeed
+from adumbra.core.schema import Schema
 from adumbra.core.space import Space
 from adumbra.core.sums import RowsAndGram, Sum
 
 __all__ = [
     "Chooser",
+    "Deltas",
     "Door",
     "Draft",
     "Mechanism",
@@ -36,10 +38,12 @@ __all__ = [
     "Reference",
     "Setting",
     "check_supported",
+    "promised_delta",
 ]
 
 Query = RowMap | RowsAndGram | Sum
 Reals = NDArray[np.float64]
+Deltas = Literal["any", "zero", "positive"]
 Preview = Callable[[float, Query], float]
 """`preview(share, query)`: standard deviation that the meter would add to a number of weight 1, if the query were asked
 on a line with this share of the budget. Public, free, no data."""
@@ -65,6 +69,8 @@ class Setting:
     preview: Preview
     labels: tuple[str, ...] = ()
     """Columns the schema calls a label."""
+    schema: Schema | None = None
+    """What the owner declared; None where a setting is made up from a card."""
 
 
 class Noisy(Protocol):
@@ -121,6 +127,10 @@ class Draft:
     batches: Iterator[Reals]
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
     parameters: dict[str, Any] = field(default_factory=dict)
+    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """Small tables for the card, by title."""
+    pictures: dict[str, str] = field(default_factory=dict)
+    """SVG pictures for the card, by file name."""
 
 
 class Mechanism(Protocol):
@@ -136,6 +146,8 @@ class Mechanism(Protocol):
     units: ClassVar[tuple[str, ...]]
     relations: ClassVar[tuple[str, ...]]
     answers: ClassVar[tuple[str, ...]]
+    deltas: ClassVar[Deltas]
+    """Which promises it can make: any delta; pure epsilon whatever delta was allowed; only a positive delta."""
     cites: ClassVar[tuple[Reference, ...]]
 
     @classmethod
@@ -195,3 +207,16 @@ def check_supported(mechanism: Mechanism, neighbours: Neighbours) -> None:
             f"unit {neighbours.unit.value}",
             "pass one of them with --unit",
         )
+
+
+def promised_delta(mechanism: Mechanism, delta: float) -> float:
+    """The delta a release by this mechanism promises where its owner allows `delta`."""
+    if mechanism.deltas == "zero":
+        return 0.0
+    if mechanism.deltas == "positive" and delta == 0.0:
+        raise InputError(
+            f"a positive delta for {mechanism.name}, whose noise is Gaussian",
+            "delta = 0",
+            "give a delta such as 1e-6, or use a mechanism of pure epsilon (lip, lop)",
+        )
+    return delta

@@ -87,6 +87,14 @@ class Schema:
                 return column
         raise InputError("a column of the schema", repr(name), f"use one of: {_some(c.name for c in self.columns)}")
 
+    @property
+    def coordinates(self) -> list[str]:
+        """A name for every encoded coordinate: the column, and the value for a category."""
+        names: list[str] = []
+        for column in self.released:
+            names += [f"{column.name}={v}" for v in column.values] if column.kind == "category" else [column.name]
+        return names
+
     def space(self, row_bound: float | None = None) -> Space:
         """Shape of encoded rows. `row_bound` is in encoded units and is rounded down to grid steps."""
         steps = None

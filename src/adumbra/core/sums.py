@@ -12,14 +12,18 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adumbra.core.cells import Cells, Groups
-from adumbra.core.query import RowMap
+from adumbra.core.centred import Centred
+from adumbra.core.errors import InputError
+from adumbra.core.query import EXACT, PureNoise, RowMap, check_contraction, contraction
 from adumbra.core.scores import BALL, Scores
 from adumbra.core.space import CATEGORY_STEPS, GRID, HALF, Block, Space
 
@@ -28,11 +32,13 @@ __all__ = [
     "CentreScale",
     "Count",
     "Gram",
+    "GramTimes",
     "Moments",
     "Part",
     "RowsAndGram",
     "Sum",
     "Tables",
+    "Total",
     "symmetric",
 ]
 
@@ -40,6 +46,7 @@ Reals = NDArray[np.float64]
 
 COUNT_STEPS = 1024
 """Integer steps of a count of one, so that noise well below one count can be drawn."""
+_TILE = 128
 
 
 @dataclass(frozen=True)
@@ -62,14 +69,25 @@ class Part:
 class Sum(ABC):
     """A question that sums public features over the rows."""
 
+    pure: PureNoise = "laplace"
+    """Noise where the promise is pure epsilon."""
+
     @property
     @abstractmethod
     def parts(self) -> tuple[Part, ...]:
         """The arrays of the answer."""
 
-    @abstractmethod
     def answer(self, batch: Reals) -> dict[str, Reals]:
         """The sum over a batch, part by part, in whole steps."""
+        return self.finished(self.gathered(batch))
+
+    @abstractmethod
+    def gathered(self, batch: Reals) -> dict[str, Reals]:
+        """Arrays of whole numbers that add up over batches, in whatever shape is quickest to add."""
+
+    def finished(self, total: dict[str, Reals]) -> dict[str, Reals]:
+        """The parts of the answer, from the sum of what was gathered; a selection, nothing is computed."""
+        return total
 
     @abstractmethod
     def describe(self) -> str:
@@ -106,7 +124,7 @@ class Count(Sum):
         """One number."""
         return (Part("rows", (1,), 1.0, 1 / COUNT_STEPS, COUNT_STEPS),)
 
-    def answer(self, batch: Reals) -> dict[str, Reals]:
+    def gathered(self, batch: Reals) -> dict[str, Reals]:
         """How many rows there are."""
         return {"rows": np.array([float(len(batch) * COUNT_STEPS)])}
 
@@ -141,7 +159,7 @@ class Tables(Sum):
             parts.append(Part("grouped", shape, self.grouped, 1 / COUNT_STEPS, COUNT_STEPS))
         return tuple(parts)
 
-    def answer(self, batch: Reals) -> dict[str, Reals]:
+    def gathered(self, batch: Reals) -> dict[str, Reals]:
         """Counts, in steps."""
         total = self.cells.total
         # an empty cell is counted in one more place, which is then left out
@@ -192,7 +210,7 @@ class CentreScale(Sum):
             parts.append(Part("shares", (self._others.total,), math.sqrt(2.0), 1 / COUNT_STEPS, COUNT_STEPS))
         return tuple(parts)
 
-    def answer(self, batch: Reals) -> dict[str, Reals]:
+    def gathered(self, batch: Reals) -> dict[str, Reals]:
         """Exact sums."""
         out: dict[str, Reals] = {}
         if self._numbers:
@@ -245,7 +263,7 @@ class Moments(Sum):
             parts += _matrix_parts(d, self.second, float(BALL), float(BALL), classes if self.by_class else None)
         return tuple(parts)
 
-    def answer(self, batch: Reals) -> dict[str, Reals]:
+    def gathered(self, batch: Reals) -> dict[str, Reals]:
         """Exact sums."""
         x = self.scores.of(batch)
         group = np.zeros(len(batch), dtype=np.int64) if self.groups is None else self.groups.of(batch)
@@ -256,11 +274,14 @@ class Moments(Sum):
         if self.sums > 0:
             out["sums"] = np.stack([x[group == c].sum(axis=0) for c in range(self.classes)])
         if self.second > 0:
-            if self.by_class:
-                out |= _matrix_answers(np.stack([x[group == c].T @ x[group == c] for c in range(self.classes)]))
-            else:
-                out |= _matrix_answers(x.T @ x)
+            out["matrix"] = (
+                np.stack([_squared(x[group == c]) for c in range(self.classes)]) if self.by_class else _squared(x)
+            )
         return out
+
+    def finished(self, total: dict[str, Reals]) -> dict[str, Reals]:
+        """The matrix as diagonal and upper triangle."""
+        return _triangular(total)
 
     def describe(self) -> str:
         """A few words for a plan."""
@@ -274,36 +295,126 @@ class Moments(Sum):
 
 
 @dataclass(frozen=True, eq=False)
+class Total(Sum):
+    """The sum of the encoded rows, in encoded units."""
+
+    width: int
+    pure: PureNoise = "laplace"
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """`sums`, one for each coordinate."""
+        return (Part("sums", (self.width,), 1.0, 1 / GRID, float(CATEGORY_STEPS)),)
+
+    def gathered(self, batch: Reals) -> dict[str, Reals]:
+        """Exact sums."""
+        return {"sums": batch.sum(axis=0)}
+
+    def describe(self) -> str:
+        """A few words for a plan."""
+        return f"mean of {self.width} coordinates"
+
+
+@dataclass(frozen=True, eq=False)
 class Gram(Sum):
-    """The second moment X'X of the encoded rows, in encoded units; with `groups`, one for each class."""
+    """The second moment X'X of the encoded rows, in encoded units; with `groups`, one for each class.
+
+    With `view` the rows are first taken about a centre and cut to a length. With `triangle` an entry off the diagonal
+    counts once, as if the triangle were a plain list of numbers (the layout of independent Laplace noise of one scale),
+    and not sqrt(2) times.
+    """
 
     width: int
     groups: Groups | None = None
     weight: float = 1.0
+    view: Centred | None = None
+    triangle: bool = False
+    pure: PureNoise = "laplace"
 
     def __post_init__(self) -> None:
         _weight(weight=self.weight)
         if self.weight == 0:
             raise ValueError("a second moment needs a positive weight")
 
+    @property
+    def off_diagonal(self) -> float:
+        """How much more an entry off the diagonal counts than one on it."""
+        return 1.0 if self.triangle else math.sqrt(2.0)
+
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         """`diagonal` and `upper` triangle."""
-        # a coordinate is at most CATEGORY_STEPS
         classes = None if self.groups is None else self.groups.count
-        return tuple(_matrix_parts(self.width, self.weight, float(GRID), float(CATEGORY_STEPS), classes))
+        most = float(CATEGORY_STEPS) if self.view is None else self.view.largest
+        return tuple(_matrix_parts(self.width, self.weight, float(GRID), most, classes, self.off_diagonal))
 
-    def answer(self, batch: Reals) -> dict[str, Reals]:
+    def gathered(self, batch: Reals) -> dict[str, Reals]:
         """Exact sums of products."""
+        rows = batch if self.view is None else self.view.of(batch)
         if self.groups is None:
-            return _matrix_answers(batch.T @ batch)
+            return {"matrix": _squared(rows)}
         group = self.groups.of(batch)
-        return _matrix_answers(np.stack([batch[group == c].T @ batch[group == c] for c in range(self.groups.count)]))
+        return {"matrix": np.stack([_squared(rows[group == c]) for c in range(self.groups.count)])}
+
+    def finished(self, total: dict[str, Reals]) -> dict[str, Reals]:
+        """The matrix as diagonal and upper triangle."""
+        return _triangular(total)
 
     def describe(self) -> str:
         """A few words for a plan."""
         by = "" if self.groups is None else f" for each of {self.groups.count} classes"
         return f"second moment of {self.width} coordinates{by}"
+
+
+@dataclass(frozen=True, eq=False)
+class GramTimes(Sum):
+    """The second moment times a few directions, X'X Q, in encoded units; the matrix X'X is never formed.
+
+    Rows are first cut to a length (`view`). Q has orthonormal columns, as whole multiples of `BASIS_STEP`, and
+    lengthens no row. A row x adds x t, where t is x Q cut towards zero to whole multiples of a coarser grid: |t| <=
+    |x|, whatever Q an earlier look suggested.
+    """
+
+    basis: NDArray[np.int64]
+    view: Centred
+    pure: PureNoise = "laplace"
+
+    BASIS_STEP: ClassVar[float] = 2.0**-26
+
+    def __post_init__(self) -> None:
+        own = np.array(self.basis, dtype=np.int64)
+        own.setflags(write=False)
+        object.__setattr__(self, "basis", own)
+        check_contraction(own, self.BASIS_STEP)
+        if not self.view.bound / self.BASIS_STEP < EXACT:
+            raise InputError("rows short enough to be multiplied exactly", "very long rows", "give a smaller row bound")
+
+    @staticmethod
+    def of(directions: Reals, view: Centred) -> GramTimes:
+        """From orthonormal columns."""
+        return GramTimes(contraction(directions, GramTimes.BASIS_STEP), view)
+
+    @property
+    def coarse(self) -> float:
+        """One step of t, in grid steps: a power of two that leaves t some 2^15 steps."""
+        return 2.0 ** max(0, math.ceil(math.log2(self.view.bound)) - 15)
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """`products`: coordinates x directions."""
+        longest = self.view.largest * (self.view.bound / self.coarse)
+        return (Part("products", self.basis.shape, 1.0, self.coarse / GRID**2, longest),)
+
+    def gathered(self, batch: Reals) -> dict[str, Reals]:
+        """Exact sums."""
+        rows = self.view.of(batch)
+        # whole numbers below 2^53, so exact in any order; scaled by powers of two, so exact again
+        along = np.trunc((rows @ self.basis.astype(np.float64)) * (self.BASIS_STEP / self.coarse))
+        return {"products": rows.T @ along}
+
+    def describe(self) -> str:
+        """A few words for a plan."""
+        return f"second moment of {self.basis.shape[0]} coordinates times {self.basis.shape[1]} directions"
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,21 +446,43 @@ class RowsAndGram:
         return f"{self.map.describe()} with {self.gram.describe()}"
 
 
-def _matrix_parts(width: int, weight: float, scale: float, largest: float, classes: int | None) -> list[Part]:
+def _matrix_parts(
+    width: int, weight: float, scale: float, largest: float, classes: int | None, off_diagonal: float = math.sqrt(2.0)
+) -> list[Part]:
     lead = () if classes is None else (classes,)
     step, most = 1 / scale**2, largest**2
     parts = [Part("diagonal", (*lead, width), weight, step, most)]
     if width > 1:
-        parts.append(Part("upper", (*lead, width * (width - 1) // 2), weight * math.sqrt(2.0), step, most))
+        parts.append(Part("upper", (*lead, width * (width - 1) // 2), weight * off_diagonal, step, most))
     return parts
 
 
-def _matrix_answers(matrix: Reals) -> dict[str, Reals]:
-    width = matrix.shape[-1]
-    out = {"diagonal": np.diagonal(matrix, axis1=-2, axis2=-1).copy()}
-    if width > 1:
-        out["upper"] = matrix[..., *np.triu_indices(width, 1)]
+def _squared(rows: Reals) -> Reals:
+    """The product of rows with themselves, which numpy works out for one triangle only."""
+    return np.asarray(rows.T @ rows)
+
+
+def _triangular(total: dict[str, Reals]) -> dict[str, Reals]:
+    """The upper triangle of the matrix, row after row, and its diagonal; nothing below the diagonal is looked at."""
+    out = {name: value for name, value in total.items() if name != "matrix"}
+    if "matrix" in total:
+        matrix = total["matrix"]
+        width = matrix.shape[-1]
+        out["diagonal"] = np.diagonal(matrix, axis1=-2, axis2=-1).copy()
+        if width > 1:
+            upper = np.empty((*matrix.shape[:-2], width * (width - 1) // 2))
+            for i, part in _triangle_rows(width):
+                upper[..., part] = matrix[..., i, i + 1 :]
+            out["upper"] = upper
     return out
+
+
+def _triangle_rows(width: int) -> Iterator[tuple[int, slice]]:
+    """Where each row of the triangle above the diagonal lies in the list of its numbers."""
+    start = 0
+    for i in range(width - 1):
+        yield i, slice(start, start + width - 1 - i)
+        start += width - 1 - i
 
 
 def symmetric(diagonal: Reals, upper: Reals | None) -> Reals:
@@ -361,8 +494,16 @@ def symmetric(diagonal: Reals, upper: Reals | None) -> Reals:
     width = diagonal.shape[-1]
     out = np.zeros((*diagonal.shape, width))
     out[..., np.arange(width), np.arange(width)] = diagonal
-    if upper is not None:
-        rows, columns = np.triu_indices(width, 1)
-        out[..., rows, columns] = upper
-        out[..., columns, rows] = upper
+    if upper is None:
+        return out
+    for i, part in _triangle_rows(width):
+        out[..., i, i + 1 :] = upper[..., part]
+    # mirrored tile by tile, so that neither reading nor writing leaves the cache
+    for top in range(0, width, _TILE):
+        rows = slice(top, top + _TILE)
+        for left in range(0, top, _TILE):
+            columns = slice(left, left + _TILE)
+            out[..., rows, columns] = np.swapaxes(out[..., columns, rows], -1, -2)
+        square = out[..., rows, rows]
+        square += np.swapaxes(np.triu(square, 1), -1, -2)
     return out

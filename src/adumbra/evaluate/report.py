@@ -25,6 +25,7 @@ from adumbra.core.errors import InputError, Refused
 from adumbra.core.release import DATA
 from adumbra.core.schema import Schema
 from adumbra.core.space import GRID
+from adumbra.evaluate.axes import AxesCheck, check_axes
 from adumbra.evaluate.distances import DistanceCheck, check_distances
 from adumbra.evaluate.tables import (
     EMPTY,
@@ -91,7 +92,8 @@ class Evaluation:
     """A release beside the truth. Private: for the owner, never for the release.
 
     A release of rows in the schema's own columns has `columns`, `correlation`, `two_way` and `labels`; a release of
-    projected rows has `distances`. `predicted` is what the card foretold of `marginal_tv` and `correlation`.
+    projected rows has `distances`, one of principal axes has `axes`. `predicted` is what the card foretold of
+    `marginal_tv` and `correlation`.
     """
 
     notice: str
@@ -108,6 +110,7 @@ class Evaluation:
     columns: tuple[ColumnFit, ...] = ()
     labels: tuple[LabelFit, ...] = ()
     distances: DistanceCheck | None = None
+    axes: AxesCheck | None = None
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -161,9 +164,11 @@ def evaluate_release(
     if "bands" in opened.card.parameters:
         return _projected(opened, schema, source, truth, delimiter, test, label, say)
     made = open_table(opened.path / DATA)
+    if "axes" in opened.card.answers and opened.card.parameters["result"] in ("axes", "coordinates"):
+        return _along_axes(opened, schema, source, test, label, say)
     if sorted(made.columns) != sorted(column.name for column in schema.released):
         raise InputError(
-            "a release of rows in the schema's own columns, or of projected rows (dppro)",
+            "a release of rows in the schema's own columns, of projected rows (dppro) or of principal axes",
             f"one of {opened.card.mechanism}, which is neither",
             "this report has nothing to compare it with",
         )
@@ -526,12 +531,7 @@ def _projected(
     import polars as pl
 
     card = release.card
-    if test is not None or label is not None:
-        raise InputError(
-            "neither --test nor --label for a release of projected rows",
-            "one of them",
-            "leave it out: models are compared for rows in the schema's own columns",
-        )
+    _no_models(test, label, "projected rows")
     say("reading the truth", 0, 0)
     rows = _counted(truth, "the truth")
     if rows != card.rows:
@@ -559,3 +559,35 @@ def _projected(
         distances=check_distances(release, source, schema, pairs),
         notes=tuple(notes),
     )
+
+
+# ---- principal axes
+
+
+def _along_axes(
+    release: Release, schema: Schema, truth: Table, test: Any, label: str | None, say: Progress
+) -> Evaluation:
+    """Released axes beside those of the truth."""
+    card = release.card
+    _no_models(test, label, "principal axes")
+    say("reading the truth", 0, 0)
+    rows = _counted(truth, "the truth")
+    return Evaluation(
+        notice=NOTICE,
+        table=card.table,
+        mechanism=card.mechanism,
+        promise=_promise(card),
+        truth_rows=rows,
+        release_rows=card.rows,
+        axes=check_axes(release, truth, schema),
+        notes=("axes about the centre of the release; angles and variances are of rows cut as the card says",),
+    )
+
+
+def _no_models(test: Any, label: str | None, what: str) -> None:
+    if test is not None or label is not None:
+        raise InputError(
+            f"neither --test nor --label for a release of {what}",
+            "one of them",
+            "leave it out: models are compared for rows in the schema's own columns",
+        )

@@ -34,8 +34,8 @@ def catalogue() -> Mapping[str, type[Mechanism]]:
     for module in pkgutil.iter_modules(adumbra.mechanisms.__path__, "adumbra.mechanisms."):
         for value in vars(importlib.import_module(module.name)).values():
             offers = hasattr(value, "run") or hasattr(value, "choose")
-            if isinstance(value, type) and dataclasses.is_dataclass(value) and offers:
-                found[value.name] = value  # type: ignore[attr-defined, assignment] # the contract suite checks it
+            if isinstance(value, type) and dataclasses.is_dataclass(value) and offers and hasattr(value, "name"):
+                found[value.name] = value  # type: ignore[assignment] # the contract suite checks it
     return dict(sorted(found.items()))
 
 
@@ -69,9 +69,7 @@ def build(name: str, parameters: Mapping[str, Any]) -> Mechanism:
         try:
             parsed[field] = TypeAdapter(hints[field]).validate_python(value)
         except ValidationError as error:
-            raise InputError(
-                f"--{key} of type {_plain(hints[field])}", f"{raw!r}", error.errors()[0]["msg"].lower()
-            ) from None
+            raise InputError(f"--{key} {_wanted(hints[field])}", f"{raw!r}", error.errors()[0]["msg"].lower()) from None
     return cls(**parsed)
 
 
@@ -87,6 +85,8 @@ def _named(name: str) -> type[Mechanism]:
     return found[name]
 
 
-def _plain(hint: Any) -> str:
+def _wanted(hint: Any) -> str:
+    if typing.get_origin(hint) is typing.Literal:
+        return f"one of {', '.join(typing.get_args(hint))}"
     text = getattr(hint, "__name__", None) if isinstance(hint, type) else None
-    return text or str(hint).replace("typing.", "").replace(" | None", "")
+    return "of type " + (text or str(hint).replace("typing.", "").replace(" | None", ""))

@@ -27,7 +27,7 @@ from adumbra.core.challenge import Challenge, emptied
 from adumbra.core.errors import InputError
 from adumbra.core.events import Event
 from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
-from adumbra.core.mechanism import Door, Draft, Reference, Setting
+from adumbra.core.mechanism import Deltas, Door, Draft, Reference, Setting
 from adumbra.core.query import GaussianRecipe, RowMap
 from adumbra.core.randomness import PublicSeed
 from adumbra.core.schema import Schema
@@ -80,6 +80,7 @@ class DPPro:
     units: ClassVar[tuple[str, ...]] = ("row", "cell")
     relations: ClassVar[tuple[str, ...]] = ("replace", "zero-out")
     answers: ClassVar[tuple[str, ...]] = ("distance", "neighbours", "count", "mean", "linear", "moment", "reconstruct")
+    deltas: ClassVar[Deltas] = "any"
     cites: ClassVar[tuple[Reference, ...]] = (
         Reference(
             "Xu, Ren, Zhang, Qin, Ren (2017), DPPro, IEEE TIFS 12(12), Algorithms 1 and 2, Theorems 2 and 3",

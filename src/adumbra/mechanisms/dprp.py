@@ -16,7 +16,7 @@ from adumbra.core.challenge import Challenge, emptied
 from adumbra.core.errors import InputError
 from adumbra.core.events import Event
 from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
-from adumbra.core.mechanism import Door, Draft, Noisy, Query, Reference, Setting
+from adumbra.core.mechanism import Deltas, Door, Draft, Noisy, Query, Reference, Setting
 from adumbra.core.query import RowMap
 from adumbra.core.schema import Schema
 from adumbra.core.space import GRID, Space
@@ -74,6 +74,7 @@ class DPRP:
     units: ClassVar[tuple[str, ...]] = ("row",)
     relations: ClassVar[tuple[str, ...]] = ("replace", "zero-out")
     answers: ClassVar[tuple[str, ...]] = ()
+    deltas: ClassVar[Deltas] = "any"
     cites: ClassVar[tuple[Reference, ...]] = (
         Reference(
             "Gondara, Wang (2020), Differentially Private Small Dataset Release Using Random Projections, UAI",

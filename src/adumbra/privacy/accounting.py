@@ -49,6 +49,7 @@ def check_event(event: Event) -> None:
         and event.scale > 0
         and all(math.isfinite(x) and x >= 0 for x in numbers)
         and event.slack <= 1
+        and event.numbers >= 0
         and all(fresh.dimension >= 1 for fresh in event.fresh.values())
     )
     if not sound:

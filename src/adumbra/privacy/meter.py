@@ -18,21 +18,23 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeVar, overload
+from typing import Protocol, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adumbra.core.checkpoint import checkpoint
 from adumbra.core.errors import InputError
-from adumbra.core.events import Event, FreshProjection
+from adumbra.core.events import Event, FreshProjection, Law
 from adumbra.core.guarantee import Promise, Relation, Unit
 from adumbra.core.query import EXACT, RowMap
 from adumbra.core.rows import PrivateRows
-from adumbra.core.space import GRID, Space
-from adumbra.core.sums import Part, RowsAndGram, Sum
+from adumbra.core.space import CATEGORY_STEPS, GRID, Space
+from adumbra.core.sums import Gram, Part, RowsAndGram, Sum
+from adumbra.linalg.l2_laplace import LARGEST_LENGTH
 from adumbra.linalg.lattice_tables import LARGEST_T
 from adumbra.linalg.projections import ROUNDING, gaussian_matrix
+from adumbra.linalg.rows import OFF_GRID, OUTSIDE, add_squares, crowded, fault, one_thread_each, shortened
 from adumbra.privacy import calibrate, noise
 from adumbra.privacy.sensitivity import Query, bounds, row_distance, sensitivity
 
@@ -55,6 +57,8 @@ Answer = TypeVar("Answer")
 _LINES = 8
 _LARGEST_ANSWER = 2**27
 """A sum is held in memory whole: a gigabyte of numbers at most."""
+_RUNNING_BYTES = 2**29
+"""Each worker adds up a total of its own, as long as all of them together are no larger."""
 ROWS = "rows"
 """Name of a row map's only part."""
 
@@ -127,11 +131,13 @@ class NoisyJoint:
 class _Scale:
     """The noise of one line, before its cost for other neighbours is worked out."""
 
-    law: Literal["gaussian", "laplace"]
+    law: Law
     scale: float
     account: str
     slack: float = 0.0
     projections: dict[str, FreshProjection] = field(default_factory=dict)
+    numbers: int = 0
+    """For l2-laplace: how many numbers share one length."""
 
 
 def calibrated(query: Query, space: Space, promise: Promise, *, share: float, rows: int, fresh: bool) -> Calibration:
@@ -142,7 +148,7 @@ def calibrated(query: Query, space: Space, promise: Promise, *, share: float, ro
     """
     scale = _scale(query, space, promise, share, rows, fresh)
     sensitivities = bounds(query, space, "l1" if scale.law == "laplace" else "l2")
-    event = Event(scale.law, scale.scale, sensitivities, scale.projections, scale.slack)
+    event = Event(scale.law, scale.scale, sensitivities, scale.projections, scale.slack, scale.numbers)
     noises = {
         part.name: PartNoise(_steps(scale.scale, part), part.step, event.sd / part.weight) for part in _parts(query)
     }
@@ -152,7 +158,7 @@ def calibrated(query: Query, space: Space, promise: Promise, *, share: float, ro
 def preview_sd(query: Query, space: Space, promise: Promise, *, share: float, rows: int, fresh: bool) -> float:
     """Standard deviation that `calibrated` would give to a number of weight 1, not counting other neighbours."""
     scale = _scale(query, space, promise, share, rows, fresh)
-    return Event(scale.law, scale.scale, {}).sd
+    return Event(scale.law, scale.scale, {}, numbers=scale.numbers).sd
 
 
 def _parts(query: Query) -> tuple[Part, ...]:
@@ -190,8 +196,11 @@ def _scale(query: Query, space: Space, promise: Promise, share: float, rows: int
         )
     parts = _parts(query)
     if promise.delta == 0.0:
-        bound = sensitivity(query, space, promise.neighbours, "l1")
-        return _Scale("laplace", _drawable(bound / (promise.epsilon * share), parts), "pure")
+        law: Law = "laplace" if isinstance(query, RowsAndGram) else query.pure
+        bound = sensitivity(query, space, promise.neighbours, "l1" if law == "laplace" else "l2")
+        numbers = sum(part.size for part in parts) if law == "l2-laplace" else 0
+        scale = _drawable(bound / (promise.epsilon * share), parts, numbers)
+        return _Scale(law, scale, "pure", numbers=numbers)
     slack = noise.gaussian_slack_per_draw() * _draws(query, rows)
     # The lines of a release share one delta, and each must leave room for the slack of all: sums are at most
     # _LARGEST_ANSWER draws each, and no mechanism asks for more than _LINES of them.
@@ -216,11 +225,15 @@ def _steps(scale: float, part: Part) -> float:
     return scale / part.weight / part.step
 
 
-def _drawable(scale: float, parts: tuple[Part, ...]) -> float:
-    """A hair more noise than asked, so that no rounding of float64 can make it a hair less; and at least 16 steps."""
+def _drawable(scale: float, parts: tuple[Part, ...], numbers: int = 0) -> float:
+    """A hair more noise than asked, so that no rounding of float64 can make it a hair less; and at least 16 steps.
+
+    `numbers` share one length where noise is drawn by length: each is then usually sqrt(numbers + 1) times the scale.
+    """
     finest = max(part.weight * part.step for part in parts)
     scale = max(scale, 16.0 * finest) * (1.0 + 1e-12)
-    if max(_steps(scale, part) for part in parts) > LARGEST_T:
+    largest = LARGEST_LENGTH / math.sqrt(numbers + 1.0) if numbers else LARGEST_T
+    if max(_steps(scale, part) for part in parts) > largest:
         raise InputError(
             "noise that the sampler can draw",
             f"a scale of {scale:.3g} in encoded units",
@@ -349,16 +362,18 @@ def check_countable(query: Query, rows: int) -> None:
 
 
 def _each_batch(
-    rows: PrivateRows, answer: Callable[[Reals], Answer], same: _SameTable | None = None
+    rows: PrivateRows,
+    answer: Callable[[Reals], Answer],
+    same: _SameTable | None = None,
+    workers: int | None = None,
 ) -> Iterator[Answer]:
     """Answers in order, a few batches ahead on worker threads; refuses a table that changed since it was counted."""
 
     def one(batch: Reals) -> Answer:
-        for piece in _pieces(batch):
-            _check_bounded(piece, rows.space)
+        _check_bounded(batch, rows.space)
         return answer(batch)
 
-    workers = noise_threads()
+    workers = workers or noise_threads()
     seen = 0
 
     def batches() -> Iterator[Reals]:
@@ -389,9 +404,12 @@ def _each_batch(
 
 
 def _pieces(batch: Reals) -> Iterator[Reals]:
-    """A batch in pieces of a few megabytes: what is worked out on the way then stays in the cache."""
-    size = max(64, 2**19 // max(batch.shape[1], 1))
-    return (batch[start : start + size] for start in range(0, len(batch), size))
+    """A batch in pieces of a few megabytes: what is worked out on the way then stays in the cache.
+
+    Not below 1024 rows, where adding to a second moment of thousands of columns would take longer than the products.
+    """
+    size = max(1024, 2**19 // max(batch.shape[1], 1))
+    return iter(np.array_split(batch, max(1, len(batch) // size)))
 
 
 def _answers(
@@ -399,55 +417,99 @@ def _answers(
 ) -> Iterator[Reals]:
     """Exact integers plus integer noise, batch by batch."""
     law, part = calibration.event.noise, calibration.parts[ROWS]
-    return _each_batch(
-        rows, lambda batch: noise.add_noise(law, query.answer(batch), part.steps, query.answer_step), same
-    )
+
+    def answer(batch: Reals) -> Reals:
+        if law == "l2-laplace":
+            return noise.add_l2_noise_by_row(query.answer(batch), part.steps, query.answer_step)
+        return noise.add_noise(law, query.answer(batch), part.steps, query.answer_step)
+
+    return _each_batch(rows, answer, same)
 
 
 def _summed(
     rows: PrivateRows, query: Sum, calibration: Calibration, same: _SameTable | None = None
 ) -> dict[str, Reals]:
     """Exact integer sums over all rows, and then, once, noise. Below 2^53 the order of adding does not matter."""
+    exact = query.finished(_total(rows, query, same))
+    if {name: value.shape for name, value in exact.items()} != {part.name: part.shape for part in query.parts}:
+        raise RuntimeError("an answer has another shape than its query says")
+    noises = [(exact[part.name], calibration.parts[part.name].steps, part.step) for part in query.parts]
+    law = calibration.event.noise
+    if law == "l2-laplace":
+        noisy = noise.add_l2_noise(noises)
+    else:
+        noisy = [noise.add_noise(law, *each, threads=noise_threads()) for each in noises]
+    return {part.name: values for part, values in zip(query.parts, noisy, strict=True)}
 
-    def nothing() -> dict[str, Reals]:
-        return {part.name: np.zeros(part.shape) for part in query.parts}
 
-    def add(total: dict[str, Reals], answer: dict[str, Reals]) -> None:
-        for name, value in answer.items():
-            if value.shape != total[name].shape:
-                raise RuntimeError("an answer has another shape than its query says")
-            total[name] += value
+def _total(rows: PrivateRows, query: Sum, same: _SameTable | None) -> dict[str, Reals]:
+    """What `query` gathers of all rows. A worker adds to a total of its own, and those are added up in the end."""
+    nothing = np.zeros((0, rows.space.width))
+    totals = [query.gathered(nothing)]
+    idle = deque(totals)
 
-    def whole(batch: Reals) -> dict[str, Reals]:
-        found = nothing()
+    def add(batch: Reals) -> None:
+        try:
+            total = idle.pop()
+        except IndexError:
+            total = query.gathered(nothing)
+            totals.append(total)
         for piece in _pieces(batch):
-            add(found, query.answer(piece))
-        return found
+            _gather(query, piece, total)
+        idle.append(total)
 
-    total = nothing()
-    for answer in _each_batch(rows, whole, same):
-        add(total, answer)
-    law, out = calibration.event.noise, {}
-    for part in query.parts:
-        out[part.name] = noise.add_noise(law, total[part.name], calibration.parts[part.name].steps, part.step)
-    return out
+    workers = noise_threads()
+    if workers > 1 and workers * sum(part.nbytes for part in totals[0].values()) <= _RUNNING_BYTES:
+        with one_thread_each():  # or the linear algebra would bring threads of its own for each of ours
+            deque(_each_batch(rows, add, same, workers), maxlen=0)
+    else:
+        deque(_each_batch(rows, add, same, 1), maxlen=0)
+    first, *others = totals
+    while others:
+        _add(first, others.pop())
+    return first
+
+
+def _gather(query: Sum, batch: Reals, total: dict[str, Reals]) -> None:
+    """Add what `query` gathers of a batch to a running total; of a second moment its upper triangle only, in place."""
+    if not isinstance(query, Gram):
+        _add(total, query.gathered(batch))
+        return
+    viewed = batch if query.view is None else shortened(batch, query.view.centre, query.view.bound)
+    if query.groups is None:
+        add_squares(viewed, total["matrix"])
+        return
+    group = query.groups.of(batch)
+    for c in range(query.groups.count):
+        add_squares(viewed[group == c], total["matrix"][c])
+
+
+def _add(total: dict[str, Reals], found: dict[str, Reals]) -> None:
+    for name, value in found.items():
+        if name not in total:
+            total[name] = value
+        elif total[name].shape != value.shape:
+            raise RuntimeError("an answer has another shape than its query says")
+        else:
+            total[name] += value
 
 
 def _check_bounded(batch: Reals, space: Space) -> None:
     """Refuse to answer on rows that break the bound the noise was calibrated to (a defect, not a user's error)."""
-    if batch.shape[1] != space.width or not np.array_equal(batch, np.rint(batch)):
+    if batch.shape[1] != space.width or batch.dtype != np.float64:
         raise RuntimeError("rows at the door are not on the grid of their space")
-    outside = bool((np.abs(batch) > np.repeat(space.reaches, space.widths)).any())
-    categories = np.flatnonzero([block.kind == "category" for block in space.blocks])
-    if len(categories) and not outside:
-        filled = np.add.reduceat(batch != 0, space.starts, axis=1, dtype=np.int64)[:, categories]
-        one_hot = np.flatnonzero(np.repeat([block.kind == "category" for block in space.blocks], space.widths))
-        outside = bool((filled > 1).any() or (batch[:, one_hot] < 0).any())
-    if outside:
+    # squares of grid steps, below 2^32 each: exact in float64 up to two million coordinates
+    if space.row_bound is not None and space.width * float(GRID) ** 2 >= EXACT:
+        raise RuntimeError("too many coordinates to check the row bound exactly")
+    rows = np.ascontiguousarray(batch)
+    category = space.reaches == CATEGORY_STEPS  # of the kinds, only a category reaches that far
+    high = np.repeat(space.reaches, space.widths)
+    low = np.where(np.repeat(category, space.widths), 0.0, -high)
+    found = fault(rows, low, high, np.inf if space.row_bound is None else float(space.row_bound) ** 2)
+    if found == OFF_GRID:
+        raise RuntimeError("rows at the door are not on the grid of their space")
+    starts = space.starts[category]
+    if found == OUTSIDE or (len(starts) and crowded(rows, starts, starts + space.widths[category])):
         raise RuntimeError("rows at the door exceed the declared range of a column")
-    if space.row_bound is not None:
-        # squares of grid steps, below 2^32 each: exact in float64 up to two million coordinates
-        if space.width * float(GRID) ** 2 >= EXACT:
-            raise RuntimeError("too many coordinates to check the row bound exactly")
-        if bool((np.square(batch).sum(axis=1) > float(space.row_bound) ** 2).any()):
-            raise RuntimeError("rows at the door exceed the row bound")
+    if found:
+        raise RuntimeError("rows at the door exceed the row bound")

@@ -1,9 +1,9 @@
 """How far one unit can move each query: the one file where sensitivities are written.
 
 Every function returns an upper bound that holds for the matrix as rounded, computed from its integers and
-nudged outward by `OUTWARD` wherever float64 had a say. Proofs: docs/proofs/row-map.md, docs/proofs/sums.md. Brute
-force: tests/test_sensitivity.py and tests/test_sums.py search for a pair of neighbours that exceeds the bound, and
-check that the known worst pair comes close.
+nudged outward by `OUTWARD` wherever float64 had a say. Proofs: docs/proofs/row-map.md, docs/proofs/sums.md,
+docs/proofs/second-moment.md. Brute force: tests/test_sensitivity.py, tests/test_sums.py and tests/test_second_moment.py
+search for a pair of neighbours that exceeds the bound, and check that the known worst pair comes close.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from adumbra.core.centred import Centred
 from adumbra.core.errors import InputError
 from adumbra.core.guarantee import Neighbours, Relation, Unit
 from adumbra.core.query import RowMap
 from adumbra.core.space import CATEGORY_STEPS, GRID, Block, Space
-from adumbra.core.sums import CentreScale, Count, Gram, Moments, RowsAndGram, Sum, Tables
+from adumbra.core.sums import CentreScale, Count, Gram, GramTimes, Moments, RowsAndGram, Sum, Tables, Total
 
 __all__ = ["OUTWARD", "Query", "bounds", "row_distance", "sensitivity"]
 
@@ -56,6 +57,8 @@ def sensitivity(query: Query, space: Space, neighbours: Neighbours, norm: Norm =
         )
     if isinstance(query, RowsAndGram):
         return _rows_and_gram(query, space, neighbours.relation, norm) * OUTWARD
+    if query.view is not None:
+        return _of_view(query, query.view, space, neighbours, norm) * OUTWARD
     rounded = query.matrix.astype(np.float64)
     if neighbours.unit is Unit.ROW:
         bound = _row(rounded, space, neighbours.relation, norm)
@@ -77,6 +80,22 @@ def bounds(query: Query, space: Space, norm: Norm) -> dict[str, float]:
 def row_distance(space: Space, relation: Relation) -> float:
     """Largest L2 distance, in encoded units, between a row and its neighbour (before any map)."""
     return (space.emptied if relation is Relation.ZERO_OUT else space.span) / GRID * OUTWARD
+
+
+def _of_view(query: RowMap, view: Centred, space: Space, neighbours: Neighbours, norm: Norm) -> float:
+    """Rows are cut to a ball, which takes no two of them further apart, and no map of this kind lengthens a difference.
+
+    Whole steps: a cut row is within one step in each coordinate (and a hair) of where the ball has it.
+    """
+    emptied = neighbours.relation is Relation.ZERO_OUT
+    if neighbours.unit is Unit.ROW or space.row_bound is not None:  # a clipped row is another row
+        apart = space.emptied if emptied and neighbours.unit is Unit.ROW else space.span
+    else:
+        squares = (block.emptied_squared if emptied else block.span_squared for block in space.blocks)
+        apart = math.sqrt(max(squares, default=0))
+    alone = neighbours.unit is Unit.ROW and emptied and _empties(view, space)
+    moved = min(view.bound * (1.0 if alone else 2.0), apart + 2.0 * (math.sqrt(space.width) + 1.0)) / GRID
+    return moved * (math.sqrt(query.dimension) if norm == "l1" else 1.0)
 
 
 def _cells(matrix: Matrix, space: Space, relation: Relation, norm: Norm) -> Matrix:
@@ -211,7 +230,8 @@ def _moments(query: Moments, space: Space, relation: Relation, norm: Norm) -> fl
     """
     a, b, g, d = query.counts, query.sums, query.second, query.scores.dimension
     if norm == "l1":
-        return (a + b * math.sqrt(d) + g * _svec_l1(d)) * _twice(relation)
+        second = _triangle_l1(d, math.sqrt(2.0), relation is Relation.ADD_REMOVE or query.by_class)
+        return (a + b * math.sqrt(d)) * _twice(relation) + g * second * (_twice(relation) if query.by_class else 1.0)
     if relation is Relation.ADD_REMOVE:
         return math.sqrt(a * a + b * b + g * g)
     same = 4 * b * b if b * b >= 2 * g * g else 2 * b * b + 2 * g * g + b**4 / (2 * g * g)
@@ -219,14 +239,45 @@ def _moments(query: Moments, space: Space, relation: Relation, norm: Norm) -> fl
     return math.sqrt(max(same, different))
 
 
+def _empties(view: Centred | None, space: Space) -> bool:
+    """Whether an emptied row adds nothing."""
+    return not space.has_fallback and (view is None or view.keeps_empty)
+
+
+def _total(query: Total, space: Space, relation: Relation, norm: Norm) -> float:
+    """The row itself. A category fills one coordinate of a row, so two rows differ in at most two of its places."""
+    moved = {Relation.REPLACE: space.span, Relation.ZERO_OUT: space.emptied, Relation.ADD_REMOVE: space.reach}[relation]
+    alone = relation is Relation.ADD_REMOVE or (relation is Relation.ZERO_OUT and not space.has_fallback)
+    places = sum(min(block.width, 1 if alone else 2) for block in space.blocks)
+    return moved / GRID * (math.sqrt(places) if norm == "l1" else 1.0)
+
+
 def _gram(query: Gram, space: Space, relation: Relation, norm: Norm) -> float:
     """|xx' - yy'|^2 = |x|^4 + |y|^4 - 2 <x,y>^2: at most twice the fourth power of the bound."""
-    one = query.weight * (space.reach / GRID) ** 2
+    bound = (space.reach if query.view is None else query.view.bound) / GRID
+    one = query.weight * bound**2
+    alone = relation is Relation.ADD_REMOVE or (relation is Relation.ZERO_OUT and _empties(query.view, space))
     if norm == "l1":
-        return one * _svec_l1(query.width) * _twice(relation)
-    if relation is Relation.ADD_REMOVE or (relation is Relation.ZERO_OUT and not space.has_fallback):
-        return one
-    return math.sqrt(2.0) * one
+        if query.groups is None:
+            return one * _triangle_l1(query.width, query.off_diagonal, alone)
+        # one class loses a row's triangle, another wins one
+        return one * _triangle_l1(query.width, query.off_diagonal, alone=True) * (1.0 if alone else 2.0)
+    single = query.width == 1 and query.groups is None  # one square, between 0 and the bound's
+    return one if alone or single else math.sqrt(2.0) * one
+
+
+def _gram_times(query: GramTimes, space: Space, relation: Relation, norm: Norm) -> float:
+    """(xx' - yy') Q for a Q that lengthens nothing, plus what cutting xQ to its grid can add for either row.
+
+    xx' - yy' has one eigenvalue in [0, r^2] and one in [-r^2, 0]: norm at most r^2, Frobenius norm at most sqrt(2) r^2.
+    """
+    width, directions = (int(n) for n in query.basis.shape)
+    bound = query.view.bound / GRID
+    alone = relation is Relation.ADD_REMOVE or (relation is Relation.ZERO_OUT and _empties(query.view, space))
+    # one row adds |x| |t|, and cutting towards zero makes t no longer than x Q
+    cut = 0.0 if alone else 2.0 * bound * (query.coarse / GRID) * math.sqrt(directions)
+    whole = bound**2 * (1.0 if alone or directions == 1 else math.sqrt(2.0)) + cut
+    return whole * (math.sqrt(width * directions) if norm == "l1" else 1.0)
 
 
 def _rows_and_gram(query: RowsAndGram, space: Space, relation: Relation, norm: Norm) -> float:
@@ -234,6 +285,8 @@ def _rows_and_gram(query: RowsAndGram, space: Space, relation: Relation, norm: N
 
     With s = |R|^2, unit rows at inner product -t and w = second^2 bound^2: s (2 + 2t) + 2w (1 - t^2).
     """
+    if query.map.view is not None:  # both halves would then see different rows, for which nothing is proved
+        raise ValueError("rows beside a second moment are taken as they are, without a view")
     row = Neighbours(Unit.ROW, relation)
     if norm == "l1":
         return sensitivity(query.map, space, row, norm) + _gram(query.gram, space, relation, norm)
@@ -255,15 +308,24 @@ def _twice(relation: Relation) -> float:
     return 1.0 if relation is Relation.ADD_REMOVE else 2.0
 
 
-def _svec_l1(width: int) -> float:
-    """Largest |svec(xx')|_1 of a unit vector: |x|^2 + (|x|_1^2 - |x|^2) / sqrt(2), with |x|_1^2 <= width."""
-    return 1.0 + (width - 1) / math.sqrt(2.0)
+def _triangle_l1(width: int, off_diagonal: float, alone: bool) -> float:
+    """Largest sum over the triangle of |xx' - yy'|, entries off the diagonal counting `off_diagonal` each; unit rows.
+
+    One row alone: |x|^2 + off (|x|_1^2 - |x|^2) / 2, with |x|_1^2 <= width. Two rows: the largest spread of eigenvalues
+    of W over signs of its entries, 1 on the diagonal and off/2 beside it, at most sqrt(2) |W| (Frobenius).
+    """
+    one = 1.0 + off_diagonal * (width - 1) / 2
+    if alone or width == 1:  # a single square lies between 0 and 1
+        return one
+    return min(2.0 * one, math.sqrt(2.0 * (width + width * (width - 1) * off_diagonal**2 / 4)))
 
 
 _SUMS: dict[type, Callable[[Any, Space, Relation, Norm], float]] = {
     CentreScale: _centre_scale,
     Count: _count,
     Gram: _gram,
+    GramTimes: _gram_times,
     Moments: _moments,
     Tables: _tables,
+    Total: _total,
 }

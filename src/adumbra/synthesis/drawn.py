@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from adumbra.core.challenge import Challenge, emptied
 from adumbra.core.guarantee import Neighbours, Relation, Unit
-from adumbra.core.mechanism import Setting
+from adumbra.core.mechanism import Deltas, Setting
 from adumbra.core.schema import Schema
 from adumbra.synthesis.columns import Columns, parse_label, rows_to_draw
 
@@ -24,6 +24,7 @@ class DrawnTable:
     units: ClassVar[tuple[str, ...]] = ("row",)
     relations: ClassVar[tuple[str, ...]] = ("replace", "zero-out", "add-remove")
     answers: ClassVar[tuple[str, ...]] = ()
+    deltas: ClassVar[Deltas] = "any"
 
     @classmethod
     def challenges(cls) -> tuple[Challenge, ...]:

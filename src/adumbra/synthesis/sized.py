@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from adumbra.core.mechanism import Door, NoisyParts, Query, Setting
 from adumbra.core.sums import Count
 
-__all__ = ["known_rows", "measured_arrays", "with_size", "with_size_query"]
+__all__ = ["counted_rows", "known_rows", "measured_arrays", "with_size", "with_size_query"]
 
 _SIZE = "size"
 _SHARE = 0.02
@@ -30,9 +30,15 @@ def with_size_query(setting: Setting, queries: Mapping[str, Query]) -> dict[str,
 
 def known_rows(door: Door, setting: Setting) -> float:
     """The number of rows: public, or measured now; at least 1, to divide by."""
+    return counted_rows(door, setting)[0]
+
+
+def counted_rows(door: Door, setting: Setting) -> tuple[float, float]:
+    """The same, and the standard deviation of its noise."""
     if setting.rows is not None:
-        return float(max(setting.rows, 1))
-    return max(float(door.measure(_SIZE, Count()).values["rows"][0]), 1.0)
+        return float(max(setting.rows, 1)), 0.0
+    size = door.measure(_SIZE, Count())
+    return max(float(size.values["rows"][0]), 1.0), size.sd("rows")
 
 
 def measured_arrays(answers: Mapping[str, NoisyParts]) -> dict[str, NDArray[np.float64]]:

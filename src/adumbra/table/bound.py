@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from adumbra.core.errors import InputError
 from adumbra.core.validation import at_least
+from adumbra.linalg.rows import LONG, OFF_GRID, clipped
 
 __all__ = ["clip_rows", "kept_for_next_time", "regrouped"]
 
 Batches = Callable[[], Iterator[NDArray[np.float64]]]
 _KEPT_BYTES = 2**28
-
-_EXACT = 2.0**53
 
 
 def clip_rows(values: NDArray[Any], row_bound: int) -> tuple[NDArray[np.float64], int]:
@@ -36,27 +35,16 @@ def clip_rows(values: NDArray[Any], row_bound: int) -> tuple[NDArray[np.float64]
            [3., 4.]]), 1)
     """
     at_least(1, "give a row bound of at least one grid step", row_bound=row_bound)
-    rows = np.array(values, dtype=np.float64)
-    if rows.ndim != 2 or not np.array_equal(rows, np.rint(rows)):
+    rows = np.ascontiguousarray(values, dtype=np.float64)
+    if np.ndim(values) != 2:
         raise InputError("rows of whole grid steps", "something else", "encode the table first")
-    squared = _squared(rows)
-    if not (squared < _EXACT).all():
+    out = np.empty(rows.shape)
+    cut = clipped(rows, float(row_bound), float(min(row_bound * row_bound, 2**53)), out)
+    if cut == -OFF_GRID:
+        raise InputError("rows of whole grid steps", "something else", "encode the table first")
+    if cut == -LONG:
         raise InputError("rows with a squared norm below 2^53", "a longer row", "encode the table first")
-    limit = min(row_bound * row_bound, 2**53)
-    over = np.flatnonzero(squared > limit)
-    factor = row_bound / np.sqrt(squared[over])
-    left = np.arange(len(over))
-    nudge = 2.0**-50
-    while len(left):
-        # A product that rounds up to the next whole number can leave a row a hair too long: shrink again.
-        cut = np.trunc(rows[over[left]] * factor[left, None])
-        long = _squared(cut) > limit
-        rows_done = left[~long]
-        rows[over[rows_done]] = cut[~long]
-        left = left[long]
-        factor[left] *= 1 - nudge
-        nudge *= 2
-    return rows, len(over)
+    return out, int(cut)
 
 
 def regrouped(batches: Iterator[NDArray[np.float64]], rows: int) -> Iterator[NDArray[np.float64]]:
@@ -69,14 +57,10 @@ def regrouped(batches: Iterator[NDArray[np.float64]], rows: int) -> Iterator[NDA
         while held >= rows:
             joined = waiting[0] if len(waiting) == 1 else np.concatenate(waiting)
             yield joined[:rows]
-            waiting, held = [joined[rows:]], held - rows
+            held -= rows
+            waiting = [joined[rows:]] if held else []
     if held:
         yield np.concatenate(waiting)
-
-
-def _squared(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Exact sums of squares: whole numbers whose partial sums all stay below 2^53."""
-    return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
 
 def kept_for_next_time(open_batches: Batches) -> Batches:

@@ -7,9 +7,11 @@ from functools import cached_property
 from typing import Any, cast
 
 import narwhals as nw
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from adumbra.core.errors import InputError
 from adumbra.table.table import CellType, Native, Opener, Table, check_names, reading, sliced
@@ -160,7 +162,21 @@ class _FrameTable(Table):
             elif self.native == "pyarrow":
                 yield from sliced(self._frame.select(columns).slice(start, rows), rows)
             else:
-                yield _from_pandas(self._frame[columns].iloc[start : start + rows])
+                # rows first: taking the columns copies them
+                yield _from_pandas(self._frame.iloc[start : start + rows][columns])
+
+    def blocks(self, columns: Sequence[str], rows: int = 16384) -> Iterator[pl.DataFrame | NDArray[Any]]:
+        """Arrays where a pandas frame keeps plain numbers, else frames."""
+        names = list(columns)
+        if self.native != "pandas" or not all(name in self.types for name in names):
+            return self.batches(names, rows)
+        if not all(isinstance(kind, np.dtype) and kind.kind in "fiu" for kind in self._frame.dtypes[names]):
+            return self.batches(names, rows)
+        self.count()
+        return (
+            self._frame.iloc[start : start + rows][names].to_numpy(np.float64)
+            for start in range(0, len(self._frame), rows)
+        )
 
 
 def _from_pandas(frame: Any) -> pl.DataFrame:
@@ -174,11 +190,16 @@ def _from_pandas(frame: Any) -> pl.DataFrame:
         column: Any = frame[name]
         # dates too: pandas keeps them as objects once one cell of the column is something else
         if column.dtype == object or str(column.dtype) == "category" or getattr(column.dtype, "kind", "") in "mM":
-            cells = [None if missing else str(cell) for cell, missing in zip(column, column.isna(), strict=True)]
+            cells = [None if missing else _written(cell) for cell, missing in zip(column, column.isna(), strict=True)]
             columns[name] = pl.Series(name, cells, dtype=pl.String)
         else:
             columns[name] = cast(pl.Series, pl.from_pandas(column.reset_index(drop=True)))
     return pl.DataFrame(columns)
+
+
+def _written(cell: Any) -> str:
+    """A number of 32 bits as the wider one that a column of them becomes: str() would write fewer digits."""
+    return repr(float(cell)) if isinstance(cell, np.floating) else str(cell)
 
 
 def _cell_types(empty: Any) -> dict[str, CellType]:

@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 from adumbra.core.column import Column
 from adumbra.core.errors import InputError
 from adumbra.core.schema import Schema
-from adumbra.core.space import CATEGORY_STEPS, GRID, HALF
+from adumbra.core.space import CATEGORY_STEPS, GRID, HALF, Block
+from adumbra.table.matrix import Unnamed, as_frame
+from adumbra.table.numbers import Ranges
 
 __all__ = ["Encoded", "Repairs", "check_columns", "decode", "decode_cells", "encode"]
 
@@ -47,6 +49,9 @@ class Repairs:
         return Repairs(self.missing + other.missing, self.unknown + other.unknown, self.clipped + other.clipped)
 
 
+_NONE = Repairs()
+
+
 @dataclass(frozen=True)
 class Encoded:
     """Encoded rows (float64, exact whole numbers, one row each) and the repairs of each released column."""
@@ -54,12 +59,20 @@ class Encoded:
     values: NDArray[np.float64] = field(repr=False)
     repairs: dict[str, Repairs] = field(repr=False)
 
+    @property
+    def repaired(self) -> dict[str, Repairs]:
+        """The repairs without columns that are known to need none."""
+        return {name: found for name, found in self.repairs.items() if found is not _NONE}
+
 
 def check_columns(schema: Schema, columns: Iterable[str], types: Mapping[str, str] | None = None) -> None:
     """Refuse a table whose columns are not the declared ones; with `Table.types`, also cells of a wrong type.
 
-    A dropped column may be absent.
+    A dropped column may be absent. Columns without names are the released ones, in order.
     """
+    if isinstance(columns, Unnamed):
+        _check_unnamed(schema, columns, types)
+        return
     present = dict.fromkeys(columns)
     absent = [c.name for c in schema.released if c.name not in present]
     if absent:
@@ -80,8 +93,56 @@ def check_columns(schema: Schema, columns: Iterable[str], types: Mapping[str, st
         _check_type(column, cast(Mapping[str, str], types)[column.name])
 
 
-def encode(frame: pl.DataFrame, schema: Schema) -> Encoded:
-    """Encode the released columns of a frame.
+def _check_unnamed(schema: Schema, columns: Unnamed, types: Mapping[str, str] | None) -> None:
+    if len(columns) != len(schema.released):
+        raise InputError(
+            f"an array of {len(schema.released)} columns, one for each released column of the schema, in order",
+            f"{len(columns)} columns",
+            "give the array of these columns, or a data frame, whose columns have names",
+        )
+    for column, name in zip(schema.released if types is not None else (), columns, strict=False):
+        _check_type(column, cast(Mapping[str, str], types)[name])
+
+
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    """What encoding needs of a schema, worked out once for all batches of a table."""
+
+    schema: Schema
+    columns: tuple[Column, ...]
+    blocks: tuple[Block, ...]
+    names: list[str]
+    width: int
+    every: tuple[int, ...]
+    all_numbers: bool
+    ranges: dict[tuple[int, ...], tuple[list[str], Ranges]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(schema: Schema) -> _Layout:
+        global _last
+        layout = _last
+        if layout is None or layout.schema is not schema:
+            space = schema.space()
+            columns = tuple(schema.released)
+            names, every = [c.name for c in columns], tuple(range(len(columns)))
+            numbers = all(c.kind == "number" for c in columns)
+            layout = _Layout(schema, columns, space.blocks, names, space.width, every, numbers)
+            _last = layout
+        return layout
+
+    def ranges_of(self, places: tuple[int, ...]) -> tuple[list[str], Ranges]:
+        """Names and ranges of the number columns at these places."""
+        if places not in self.ranges:
+            columns = [self.columns[i] for i in places]
+            self.ranges[places] = [column.name for column in columns], Ranges.of(columns)
+        return self.ranges[places]
+
+
+_last: _Layout | None = None
+
+
+def encode(frame: pl.DataFrame | NDArray[Any], schema: Schema) -> Encoded:
+    """Encode the released columns of a frame, or of an array that holds just these, in order.
 
     Guarantee: one row for each row of the frame, in order; whole numbers; each block within its bounds; each
     block a function of its own cell. Edge cases: an empty frame gives no rows; further columns are ignored.
@@ -90,20 +151,54 @@ def encode(frame: pl.DataFrame, schema: Schema) -> Encoded:
     >>> encode(pl.DataFrame({"age": ["0", "50", "", "1e999"]}), schema).values.ravel().tolist()
     [-32768.0, 0.0, 0.0, 32768.0]
     """
-    declared = {c.name for c in schema.columns}
-    check_columns(schema, [name for name in frame.columns if name in declared])
-    space = schema.space()
-    values = np.zeros((frame.height, space.width))
-    repairs = {}
-    for block, column in zip(space.blocks, schema.released, strict=True):
-        series = frame.get_column(column.name)
-        _check_type(column, _cell_type(series.dtype))
+    layout = _Layout.of(schema)
+    every = layout.every
+    if isinstance(frame, np.ndarray):
+        if layout.all_numbers and frame.dtype.kind in "fiu":
+            return _numbers(frame, layout, every)
+        frame = as_frame(frame, layout.names)
+    if frame.columns != layout.names:
+        declared = {c.name for c in schema.columns}
+        check_columns(schema, [name for name in frame.columns if name in declared])
+        frame = frame[layout.names]
+    types = frame.dtypes
+    for column, dtype in zip(layout.columns, types, strict=True):
+        _check_type(column, _cell_type(dtype))
+    numbers = tuple(i for i in every if layout.columns[i].kind == "number" and types[i].is_numeric())
+    if numbers == every:
+        return _numbers(_matrix(frame, types), layout, every)
+    values = np.zeros((frame.height, layout.width))
+    repairs = dict.fromkeys(layout.names, _NONE)
+    if numbers:
+        some = frame[[layout.names[i] for i in numbers]]
+        found = _numbers(_matrix(some, [types[i] for i in numbers]), layout, numbers)
+        values[:, [layout.blocks[i].start for i in numbers]] = found.values
+        repairs |= found.repairs
+    for i in sorted(set(every) - set(numbers)):
+        block, column, series = layout.blocks[i], layout.columns[i], frame.to_series(i)
         if column.kind == "category":
             repairs[column.name] = _one_hot(series, column, values[:, block.start : block.stop])
         else:
             fill = _number if column.kind == "number" else _flag
             repairs[column.name] = fill(series, column, values[:, block.start])
     return Encoded(values, repairs)
+
+
+def _matrix(frame: pl.DataFrame, types: list[pl.DataType]) -> NDArray[np.float64]:
+    """Columns of numbers as one array, nan where a cell is missing."""
+    if any(dtype != pl.Float64 for dtype in types):
+        frame = frame.cast(pl.Float64)
+    return np.asarray(frame.to_numpy(), dtype=np.float64)
+
+
+def _numbers(cells: NDArray[Any], layout: _Layout, places: tuple[int, ...]) -> Encoded:
+    """Number columns whose cells are numbers or missing, in one pass."""
+    names, ranges = layout.ranges_of(places)
+    steps = ranges.steps(cells)
+    repairs = dict.fromkeys(names, _NONE)
+    for j in np.flatnonzero(steps.missing | steps.clipped):
+        repairs[names[j]] = Repairs(int(steps.missing[j]), 0, int(steps.clipped[j]))
+    return Encoded(steps.values, repairs)
 
 
 def decode(values: NDArray[Any], schema: Schema) -> pl.DataFrame:
@@ -267,7 +362,7 @@ def _codes(series: pl.Series, column: Column) -> _Codes:
         return np.where(answer < 0, -1, np.array(place)[answer]), blank
     if column.value_type is not str or kind == "number":
         number, blank = _floats(series)
-        return _match(number, column, narrow=series.dtype in (pl.Float32, pl.Float16)), blank
+        return _match(number, column), blank
     text = _text(series)
     values = pl.Series(list(column.values)).str.strip_chars()
     if kind == "boolean":
@@ -279,19 +374,27 @@ def _codes(series: pl.Series, column: Column) -> _Codes:
     code = np.array(text.cast(pl.Enum(values), strict=False).to_physical().cast(pl.Int64).fill_null(-1).to_numpy())
     # A reader that turned 1 into 1.0 on account of another row leaves "1.0" behind: met by the number it spells.
     number, _ = _floats(series)
-    return np.where(code < 0, _match(number, column, narrow=False), code), _no_text(text)
+    return np.where(code < 0, _match(number, column), code), _no_text(text)
 
 
-def _match(number: NDArray[np.float64], column: Column, *, narrow: bool) -> NDArray[np.int64]:
+def _match(number: NDArray[np.float64], column: Column) -> NDArray[np.int64]:
+    """Position of the declared value that each number is, also where 32 bits kept it: 0.1 there is not 0.1 in 64.
+
+    The column's own type must not decide: one cell of text turns a column of 32 bits into objects.
+    """
     spelled = pl.Series(list(column.values))
     if spelled.dtype == pl.String:
         spelled = spelled.str.strip_chars()
-    keys = spelled.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
-    if narrow:  # 0.1 kept in 32 bits is not 0.1 in 64
-        keys = keys.astype(np.float32).astype(np.float64)
-    order = np.argsort(keys, kind="stable")  # nan (text that spells no number) goes last and equals nothing
-    place = np.minimum(np.searchsorted(keys[order], number), len(keys) - 1)
-    return np.where(keys[order][place] == number, order[place], -1)
+    exact = spelled.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
+    with np.errstate(over="ignore"):
+        short = exact.astype(np.float32).astype(np.float64)
+    short = np.where(np.isfinite(short) & (exact != np.rint(exact)), short, np.nan)  # whole numbers mean themselves
+    found = np.full(len(number), -1, dtype=np.int64)
+    for keys in (exact, short):
+        order = np.argsort(keys, kind="stable")  # nan (text that spells no number) goes last and equals nothing
+        place = np.minimum(np.searchsorted(keys[order], number), len(keys) - 1)
+        found = np.where((found < 0) & (keys[order][place] == number), order[place], found)
+    return found
 
 
 def _some(names: list[str], most: int = 10) -> str:

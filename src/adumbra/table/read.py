@@ -1,4 +1,4 @@
-"""Tables in: a path, a stream, a pattern or a frame becomes a `Table`, read in batches."""
+"""Tables in: a path, a stream, a pattern, a frame or an array becomes a `Table`, read in batches."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from adumbra.core.errors import InputError
 from adumbra.table.columnar import ArrowTable, ParquetTable, give_back, open_frame
+from adumbra.table.matrix import MatrixTable
 from adumbra.table.table import CellType, Native, Opener, Table, empty_file
 from adumbra.table.text import TextTable
 
@@ -28,10 +30,10 @@ _MAGIC = {b"PAR1": ".parquet", b"ARRO": ".arrow", b"\x1f\x8b": ".csv.gz", b"\x28
 
 
 def open_table(source: Any, *, delimiter: str | None = None) -> Table:
-    """Open a path, "-" (standard input), a glob of Parquet files, or any frame narwhals reads.
+    """Open a path, "-" (standard input), a glob of Parquet files, any frame narwhals reads, or a numpy array.
 
     `delimiter` separates the cells of a text file: one character, or "tab". Nothing but the head of a file is
-    read here; `Table.count` reads it all.
+    read here; `Table.count` reads it all. The columns of an array are named by the schema's released columns, in order.
 
     >>> import polars as pl
     >>> open_table(pl.DataFrame({"age": [34, 51]})).count()
@@ -42,7 +44,7 @@ def open_table(source: Any, *, delimiter: str | None = None) -> Table:
     if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'):
         raise InputError("a delimiter of one character", repr(delimiter), "write --delimiter ';' (or tab), say")
     if not isinstance(source, str | Path):
-        return open_frame(source)
+        return MatrixTable(source) if isinstance(source, np.ndarray) else open_frame(source)
     path = Path(source)
     if str(source) == "-":
         return _open_spooled(sys.stdin.buffer, delimiter)

@@ -16,6 +16,7 @@ from typing import Any, Literal, cast
 
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from adumbra.core.errors import InputError
 
@@ -73,6 +74,10 @@ class Table(ABC):
                 )
         self.count()
         return self._batches(list(columns), rows)
+
+    def blocks(self, columns: Sequence[str], rows: int = 16384) -> Iterator[pl.DataFrame | NDArray[Any]]:
+        """The same for encoding: frames, or arrays of those columns where a table holds its numbers in arrays."""
+        return self.batches(columns, rows)
 
     def __repr__(self) -> str:
         return f"<Table {self.name!r}, {len(self.columns)} columns>"

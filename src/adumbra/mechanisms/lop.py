@@ -1,0 +1,237 @@
+"""LOP in sound form: noisy rows along a basis that is public, or was published privately before."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adumbra.core.centred import Centred
+from adumbra.core.challenge import Challenge, emptied
+from adumbra.core.errors import InputError
+from adumbra.core.events import Event
+from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
+from adumbra.core.mechanism import Deltas, Door, Draft, Query, Reference, Setting
+from adumbra.core.query import PureNoise, RowMap, contraction
+from adumbra.core.schema import Schema
+from adumbra.core.space import GRID
+from adumbra.core.validation import at_least, one_of
+from adumbra.linalg.projections import ROUNDING
+from adumbra.synthesis.principal import ROWS, cells_of, even_length
+
+__all__ = ["LOP"]
+
+Reals = NDArray[np.float64]
+_UNASKED = 5
+
+
+@dataclass(frozen=True)
+class LOP:
+    """Parameters, all public.
+
+    * `basis`: dct (waves over the encoded coordinates in order: images, spectra, time series); a folder released by
+      lip, analyze_gauss or power_method, whose axes are taken; or a .npy file with one axis a row, for example the
+      axes of a PUBLIC table, as `adumbra basis` writes them.
+    * `components`: how many axes of it to keep; default: the first 5.
+    * `result`: coordinates (every row along the axes, with noise) or approximation (the same in the schema's columns).
+    * `row_noise`: l2-laplace (by the length of a row's vector: less for more than one component) or laplace
+      (independent numbers).
+    """
+
+    basis: str = "dct"
+    components: int | None = None
+    result: str = "coordinates"
+    row_noise: PureNoise = "l2-laplace"
+
+    name: ClassVar[str] = "lop"
+    title: ClassVar[str] = "noisy rows along a public basis"
+    releases: ClassVar[str] = "one row per person, in order: its coordinates along a few public axes, with noise"
+    suits: ClassVar[str] = "rows that must stay aligned, at large epsilon, where good axes are known without the table"
+    caution: ClassVar[str] = (
+        "rows say little about a person below an epsilon of about twice the number of components; a basis worked out "
+        "from the private table itself breaks the promise"
+    )
+    theorem: ClassVar[str] = (
+        "Laplace mechanism, by length or by independent numbers, on a row map (docs/proofs/row-map.md, "
+        "docs/proofs/noise-l2-laplace.md)"
+    )
+    differs: ClassVar[str] = (
+        "The paper takes the basis from the private rows themselves, which no epsilon describes. Here the basis is "
+        "public or was paid for before; the noise is 2 sqrt(k) in place of 2 d over epsilon, or less by length; mean "
+        "and scale are never read from the table. Delta is 0 whatever was allowed."
+    )
+    units: ClassVar[tuple[str, ...]] = ("row", "cell")
+    relations: ClassVar[tuple[str, ...]] = ("replace", "zero-out")
+    answers: ClassVar[tuple[str, ...]] = ("axes",)
+    deltas: ClassVar[Deltas] = "zero"
+    cites: ClassVar[tuple[Reference, ...]] = (
+        Reference(
+            "Xu, Yang, Bai (2019), Laplace Input and Output Perturbation for Differentially Private Principal "
+            "Components Analysis, Security and Communication Networks",
+            "@article{xu2019laplace, title={Laplace Input and Output Perturbation for Differentially Private Principal "
+            "Components Analysis}, author={Xu, Yahong and Yang, Geng and Bai, Shuangjie}, journal={Security and "
+            "Communication Networks}, year={2019}}",
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        one_of(("coordinates", "approximation"), result=self.result)
+        one_of(("laplace", "l2-laplace"), row_noise=self.row_noise)
+        if self.components is not None:
+            at_least(1, "give the number of axes to keep", components=self.components)
+
+    @classmethod
+    def challenges(cls) -> tuple[Challenge, ...]:
+        """A number that moves across its range along the only axis there is."""
+        schema = Schema.from_dict({"columns": {"a": {"kind": "number", "low": -1, "high": 1}}})
+        options = {"components": 1}
+        one, other = {"a": "1"}, {"a": "-1"}
+        pairs = {Relation.REPLACE: (one, other), Relation.ZERO_OUT: (one, emptied(one))}
+        whys = {
+            Relation.REPLACE: "a number moves from one end of its range to the other",
+            Relation.ZERO_OUT: "a number at the end of its range is emptied",
+        }
+        return tuple(
+            Challenge(
+                Neighbours(unit, relation),
+                schema,
+                *pairs[relation],
+                whys[relation],
+                options=options,
+                row_bound=0.5 if unit is Unit.ROW else None,
+            )
+            for unit in Unit
+            for relation in pairs
+        )
+
+    def lines(self, setting: Setting) -> Mapping[str, float]:
+        """The rows."""
+        return {ROWS: 1.0}
+
+    def queries(self, setting: Setting) -> Mapping[str, Query]:
+        """Rows along the axes."""
+        return {ROWS: self._query(setting)}
+
+    def size(self, setting: Setting) -> tuple[int, int]:
+        """One row for each row of the table; the axes go along."""
+        kept = self.components or _UNASKED
+        return (setting.rows or 0) + setting.space.width, max(
+            kept, len(setting.space.blocks) * (self.result != "coordinates")
+        )
+
+    def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
+        """The noise beside the rows it hides."""
+        view = self._view(setting)
+        reach = (setting.space.reach if view is None else view.bound) / GRID
+        papers = 2.0 * setting.space.width * reach / promise.epsilon * math.sqrt(2.0)
+        sd = noise[ROWS].sd
+        return [
+            ("basis", self._described()),
+            ("noise on a row", f"sd {sd:.3g} on each coordinate of rows that are at most {reach:.3g} long"),
+            ("the paper's noise", f"{papers / sd:.2f} times as much, on rows of the same length"),
+        ]
+
+    def run(self, door: Door, setting: Setting) -> Draft:
+        """One look at the rows."""
+        query = self._query(setting)
+        axes = np.asarray(query.matrix.T * query.step, dtype=np.float64)
+        noisy = door.measure(ROWS, query)
+        columns, batches = tuple(f"pc{i + 1}" for i in range(len(axes))), noisy.batches
+        if self.result == "approximation":
+            return self._draft(None, (cells_of(setting.space, batch @ axes) for batch in batches), axes)
+        return self._draft(columns, batches, axes)
+
+    def _draft(self, columns: tuple[str, ...] | None, batches: Iterator[Reals], axes: Reals) -> Draft:
+        parameters: dict[str, Any] = {
+            "result": self.result,
+            "basis": self._described(),
+            "basis sha256": hashlib.sha256(np.ascontiguousarray(axes).tobytes()).hexdigest(),
+            "components": len(axes),
+        }
+        return Draft(columns, batches, {"axes": axes}, parameters)
+
+    def _described(self) -> str:
+        """The basis in words; of a path only the name, since the card is public."""
+        return "dct" if self.basis == "dct" else f"from {Path(self.basis).name}"
+
+    @lru_cache(maxsize=4)  # noqa: B019 - keys are public and few, and plan, outlook and run ask the same
+    def _query(self, setting: Setting) -> RowMap:
+        columns = self._columns(setting)
+        if columns.shape[0] != setting.space.width or not np.isfinite(columns).all():
+            raise InputError(
+                f"a basis of {setting.space.width} finite numbers an axis, one for each encoded coordinate",
+                f"{columns.shape[0]} numbers an axis",
+                "give a basis for the columns of this schema",
+            )
+        wanted = min(_UNASKED, columns.shape[1]) if self.components is None else self.components
+        if columns.shape[1] < wanted:
+            raise InputError(
+                f"at most {columns.shape[1]} components, as many as the basis has axes",
+                f"components = {wanted}",
+                "give fewer --components",
+            )
+        kept = columns[:, :wanted]
+        # any public basis is made orthonormal, so that coordinates mean lengths and Z is a projection
+        orthonormal, triangle = np.linalg.qr(kept)
+        if float(np.abs(np.diagonal(triangle)).min()) <= 1e-9 * float(np.abs(triangle).max()):
+            raise InputError("independent axes", "axes that depend on each other", "give another basis")
+        signs = np.where(np.diagonal(triangle) < 0, -1.0, 1.0)
+        axes, view = orthonormal * signs, self._view(setting)
+        if view is None:
+            return RowMap(np.rint(axes / ROUNDING).astype(np.int64), ROUNDING, pure=self.row_noise)
+        return RowMap(contraction(axes, ROUNDING), ROUNDING, view=view, pure=self.row_noise)
+
+    def _view(self, setting: Setting) -> Centred | None:
+        """Rows cut to a length for the row unit; for the cell unit they stay whole, so that cells stay apart."""
+        space = setting.space
+        if setting.neighbours.unit is Unit.CELL:
+            return None
+        return Centred.about(None, even_length(space) if space.row_bound is None else space.row_bound / GRID, space)
+
+    def _columns(self, setting: Setting) -> Reals:
+        if self.basis == "dct":
+            return _waves(setting.space.width, self.components or _UNASKED)
+        path = Path(self.basis)
+        if path.is_dir():
+            return _published_axes(path / "model.npz")
+        if path.suffix == ".npy":
+            return _loaded(path)
+        raise InputError(
+            "a basis: dct, a .npy file, or a folder released by lip, analyze_gauss or power_method",
+            f"{self.basis!r}",
+            "adumbra basis PUBLIC-TABLE --schema S --out axes.npy makes one from a public table",
+        )
+
+
+def _waves(width: int, count: int) -> Reals:
+    """The first vectors of the cosine transform (DCT-II), as columns."""
+    count = min(count, width)
+    waves = np.cos(math.pi / width * np.outer(np.arange(width) + 0.5, np.arange(count)))
+    return np.asarray(waves / np.linalg.norm(waves, axis=0))
+
+
+def _published_axes(file: Path) -> Reals:
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            return np.asarray(arrays["axes"], dtype=np.float64).T
+    except (OSError, ValueError, KeyError):
+        raise InputError(
+            "a release with axes (lip, analyze_gauss or power_method)", file.parent.name, "give its folder as --basis"
+        ) from None
+
+
+def _loaded(file: Path) -> Reals:
+    try:
+        axes = np.asarray(np.load(file, allow_pickle=False), dtype=np.float64)
+    except (OSError, ValueError, TypeError):
+        raise InputError("a .npy file of numbers, one axis a row", file.name, "write it with numpy.save") from None
+    if axes.ndim != 2:
+        raise InputError("a .npy file of two dimensions, one axis a row", f"shape {axes.shape}", "give axes as rows")
+    return axes.T

@@ -1,0 +1,469 @@
+"""What all private principal components have in common: how many, with which error bars, and what is published of them.
+
+A mechanism of the family measures the second moment of the rows (or its product with a few directions) and hands a
+`Spectrum` to `published`. Rows are taken about the middle of the declared ranges: no centre and no scale is read from
+the table. What follows from the noisy numbers is post-processing, the number of components included.
+
+| result | what it is | looks at the rows |
+|---|---|---|
+| axes | one row for each component: variance, error bars, loadings | once |
+| coordinates | every person's row along the axes, with noise of its own | twice |
+| approximation | the same, back in the schema's columns | twice |
+| samples | rows drawn from the private mean and covariance | twice |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adumbra.core.centred import Centred
+from adumbra.core.challenge import Challenge, emptied
+from adumbra.core.errors import InputError
+from adumbra.core.events import Event, Law
+from adumbra.core.guarantee import Neighbours, Relation, Unit
+from adumbra.core.mechanism import Deltas, Door, Draft, NoisyParts, Query, Setting
+from adumbra.core.query import PureNoise, RowMap, contraction
+from adumbra.core.schema import Schema
+from adumbra.core.space import GRID, Space
+from adumbra.core.sums import Gram, Total, symmetric
+from adumbra.core.validation import at_least, between, one_of
+from adumbra.linalg import spectrum
+from adumbra.linalg.projections import ROUNDING
+from adumbra.linalg.spectrum import SymmetricNoise
+from adumbra.synthesis.columns import check_width, drawing, in_batches, rows_to_draw
+from adumbra.synthesis.scree import scree_svg
+from adumbra.synthesis.sized import counted_rows, measured_arrays, with_size, with_size_query
+
+__all__ = ["PrincipalAxes", "SecondMomentAxes", "Spectrum", "cells_of", "even_length", "level", "per_row"]
+
+Reals = NDArray[np.float64]
+MEAN, MOMENT, ROWS = "mean", "second moment", "rows"
+_MEAN_SHARE = 0.2
+_SHOWN = 40
+"""Eigenvalues on the card and in the picture."""
+_COUNT_SDS = 2.3
+"""A noisy number of rows is off by more than this many deviations 4 times in 100, Laplace noise or Gaussian."""
+
+
+def even_length(space: Space) -> float:
+    """Root mean square length of rows drawn evenly from the declared ranges, in encoded units."""
+    even = {"number": 1 / 12, "flag": 1 / 4, "category": 1 / 2}
+    return math.sqrt(sum(even[block.kind] for block in space.blocks))
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """Axes and what is known of them, all of it public."""
+
+    axes: Reals
+    """Orthonormal, one row for each component."""
+    values: Reals
+    """Noisy variances, the largest first; at least as many as axes."""
+    low: Reals
+    high: Reals
+    """Error bars of the values."""
+    variances: Reals
+    """Of the kept components, the lift by the noise taken out."""
+    edge: float
+    """Where the spectrum of the noise alone ends."""
+    real: int
+    """Components that stand out of the noise."""
+    sine: float | None
+    """Bound on the sine of the largest angle between the axes' span and the true one; None where none is known."""
+    trace: float | None
+    """Variance of all directions together, where it was measured."""
+    mean: Reals | None = None
+    """In encoded units, where it was measured."""
+
+
+@dataclass(frozen=True)
+class PrincipalAxes:
+    """Parameters of the whole family; mechanisms add their own."""
+
+    components: int | None = None
+    result: str = "axes"
+    axes_share: float = 0.5
+
+    units: ClassVar[tuple[str, ...]] = ("row",)
+    relations: ClassVar[tuple[str, ...]] = ("replace", "zero-out", "add-remove")
+    answers: ClassVar[tuple[str, ...]] = ("axes",)
+    deltas: ClassVar[Deltas] = "any"
+    results: ClassVar[tuple[str, ...]] = ("axes", "coordinates", "approximation")
+
+    def __post_init__(self) -> None:
+        one_of(self.results, result=self.result)
+        if self.components is not None:
+            at_least(1, "give the number of components to keep", components=self.components)
+        if self.axes_share == 0:
+            raise InputError("axes_share > 0", "axes_share = 0", "give a share, or use lop with a public basis")
+        between(0.0, 1.0, "give the share of the budget for the axes, for example 0.5", axes_share=self.axes_share)
+
+    @classmethod
+    def challenges(cls) -> tuple[Challenge, ...]:
+        """Two rows at right angles on the bound, and one that goes."""
+        number = {"kind": "number", "low": -1, "high": 1}
+        schema = Schema.from_dict({"columns": {"a": number, "b": number}})
+        one, other, whole = cls._worst_rows()
+        shared = tuple({"a": str(0.3 * (-1) ** i), "b": str(0.2 * (-1) ** (i // 2))} for i in range(40))
+        whys = {
+            Relation.REPLACE: "two rows at right angles on the bound",
+            Relation.ZERO_OUT: "a row on the bound is emptied",
+            Relation.ADD_REMOVE: "a row on the bound is there or not",
+        }
+        pairs = {
+            Relation.REPLACE: (one, other),
+            Relation.ZERO_OUT: (whole, emptied(whole)),
+            Relation.ADD_REMOVE: (whole, None),
+        }
+        return tuple(
+            Challenge(
+                Neighbours(Unit.ROW, Relation(relation)),
+                schema,
+                *pairs[Relation(relation)],
+                whys[Relation(relation)],
+                shared,
+                row_bound=0.5,
+            )
+            for relation in cls.relations
+        )
+
+    @classmethod
+    def _worst_rows(cls) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+        """A pair for replaced rows and one row that goes, in two columns; encoded, they are 1 long."""
+        one, other = {"a": "1", "b": "0"}, {"a": "0", "b": "1"}
+        return one, other, one
+
+    def axes_view(self, space: Space, mean: Reals | None = None) -> Centred:
+        """Rows as the axes see them: cut to the owner's bound, or to a quarter of the length of evenly drawn rows.
+
+        Short: for the direction of a row its length does not matter, while the noise grows with its square. Samples
+        need lengths too.
+        """
+        return Centred.about(mean, _length(space, 1.0 if self.result == "samples" else 0.25), space)
+
+    def rows_view(self, space: Space) -> Centred:
+        """Rows as they are published: cut to the owner's bound, or to the length of evenly drawn rows."""
+        return Centred.about(None, _length(space, 1.0), space)
+
+    @property
+    def _by_row(self) -> bool:
+        return self.result in ("coordinates", "approximation")
+
+    def _with_rows(self, setting: Setting, lines: Mapping[str, float]) -> dict[str, float]:
+        """Lines of the axes, and the one for the rows where they are published."""
+        if not self._by_row:
+            return with_size(setting, lines)
+        if setting.rows is None:
+            raise InputError(
+                "a result without a row for each person (axes, samples) under add-remove",
+                f"result {self.result}",
+                "use --result axes or samples, or --relation replace",
+            )
+        return {line: share * self.axes_share for line, share in lines.items()} | {ROWS: 1 - self.axes_share}
+
+    def _with_row_query(self, setting: Setting, queries: Mapping[str, Query]) -> dict[str, Query]:
+        if not self._by_row:
+            return with_size_query(setting, queries)
+        kept = self._most(setting.space.width)
+        return dict(queries) | {ROWS: self._row_map(np.eye(setting.space.width, kept), setting.space)}
+
+    def _most(self, width: int) -> int:
+        """Directions of a row that will be published: fixed beforehand, since the noise depends on them."""
+        if self.components is None:
+            raise InputError(
+                f"a number of components for result {self.result}: the noise on a row depends on it",
+                "none",
+                "give --components (the axes of a first release can tell how many)",
+            )
+        return self._checked(width)
+
+    def _checked(self, width: int) -> int:
+        kept = self.components or 1
+        if kept > width:
+            raise InputError(f"at most {width} components", f"components = {kept}", "give fewer --components")
+        return kept
+
+    def _row_map(self, columns: Reals, space: Space) -> RowMap:
+        return RowMap(contraction(columns, ROUNDING), ROUNDING, view=self.rows_view(space), pure=self._row_law())
+
+    def _row_law(self) -> PureNoise:
+        return "laplace"
+
+    def size(self, setting: Setting) -> tuple[int, int]:
+        """Rows and columns of what is published; the measured numbers go along."""
+        width = setting.space.width
+        kept = min(self.components or 10, width)
+        if self._by_row:
+            return (setting.rows or 0) + width, max(kept, width if self.result == "approximation" else 0)
+        return kept + width, width
+
+    def expected(
+        self, setting: Setting, diagonal: float, off_diagonal: float, noise: Mapping[str, Event]
+    ) -> list[tuple[str, str]]:
+        """An outlook: where the spectrum of the noise will end, beside the most that a row can hold."""
+        out = self.rows_to_expect(noise)
+        if setting.rows:
+            edge = 2 * off_diagonal * math.sqrt(setting.space.width) / setting.rows
+            out.insert(
+                0, ("noise edge", f"variances below {edge:.3g} cannot be told from noise; {self.bound_text(setting)}")
+            )
+        return out
+
+    def rows_to_expect(self, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
+        """An outlook of the rows, where they are published."""
+        if ROWS not in noise:
+            return []
+        return [("noise on a row", f"sd {noise[ROWS].sd:.3g} on each coordinate")]
+
+    def bound_text(self, setting: Setting) -> str:
+        """What a row can be."""
+        reach = self.axes_view(setting.space).bound / GRID
+        return f"all variances together are at most {reach**2:.3g} (rows are cut to a length of {reach:.3g})"
+
+    def published(self, door: Door, setting: Setting, found: Spectrum, noisy: Mapping[str, NoisyParts]) -> Draft:
+        """Whatever was asked for of these axes."""
+        arrays: dict[str, NDArray[Any]] = measured_arrays(noisy) | {
+            "axes": found.axes,
+            "variances": found.variances,
+            "spectrum": found.values,
+            "spectrum_low": found.low,
+            "spectrum_high": found.high,
+            "noise_edge": np.asarray(found.edge),
+        }
+        if found.mean is not None:
+            arrays["mean"] = found.mean
+        columns, batches = self._rows_of(door, setting, found)
+        return Draft(
+            columns,
+            batches,
+            arrays,
+            parameters=self._parameters(found, setting.space),
+            tables={"Components": _components(found)},
+            pictures={"scree.svg": _picture(found)},
+        )
+
+    def _parameters(self, found: Spectrum, space: Space) -> dict[str, Any]:
+        out: dict[str, Any] = {
+            "result": self.result,
+            "components": len(found.axes),
+            "components above the noise": found.real,
+            "noise edge": found.edge,
+            "rows cut to": self.axes_view(space).bound / GRID,
+        }
+        if found.trace is not None:
+            out["variance of all directions"] = found.trace
+        if found.sine is not None:
+            sine = min(found.sine, 1.0)
+            angle = math.degrees(math.asin(sine))
+            out["largest angle to the true axes, 95 %"] = "no bound" if sine >= 1 else f"{angle:.1f} degrees"
+        if self._by_row:
+            out["axes_share"] = self.axes_share
+        return out
+
+    def _rows_of(self, door: Door, setting: Setting, found: Spectrum) -> tuple[tuple[str, ...] | None, Iterator[Reals]]:
+        if self.result == "axes":
+            return _axes_table(setting, found)
+        noisy = door.measure(ROWS, self._row_map(found.axes.T, setting.space))
+        if self.result == "coordinates":
+            return tuple(f"pc{i + 1}" for i in range(len(found.axes))), noisy.batches
+        return None, (cells_of(setting.space, batch @ found.axes) for batch in noisy.batches)
+
+
+@dataclass(frozen=True)
+class SecondMomentAxes(PrincipalAxes):
+    """Axes from one noisy second moment, about the middle of the ranges or about a mean that was measured before."""
+
+    contribution: float = 0.85
+    rows: int | None = None
+    centred: bool = False
+
+    results: ClassVar[tuple[str, ...]] = ("axes", "coordinates", "approximation", "samples")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        share = "give the share of the variance to keep, for example 0.85"
+        between(0.0, 1.0 + 1e-12, share, contribution=self.contribution)
+        if self.rows is not None and self.result != "samples":
+            raise InputError("rows with result samples only", f"result {self.result}", "leave --rows out")
+        rows_to_draw(self.rows, 0, 1)  # refuses what is no number of rows
+
+    def lines(self, setting: Setting) -> Mapping[str, float]:
+        """The mean where it is subtracted, the second moment, and the rows where they are published."""
+        if not self._with_mean:
+            return self._with_rows(setting, {MOMENT: 1.0})
+        return self._with_rows(setting, {MEAN: _MEAN_SHARE, MOMENT: 1 - _MEAN_SHARE})
+
+    def queries(self, setting: Setting) -> Mapping[str, Query]:
+        """The middle of the ranges stands in for the mean, directions for the axes."""
+        space = setting.space
+        stand_in = np.zeros(space.width) if self._with_mean else None
+        queries: dict[str, Query] = {MEAN: self._mean_query(space)} if self._with_mean else {}
+        return self._with_row_query(setting, queries | {MOMENT: self._moment_query(space, stand_in)})
+
+    @property
+    def _with_mean(self) -> bool:
+        return self.centred or self.result == "samples"
+
+    def _mean_query(self, space: Space) -> Total:
+        return Total(space.width)
+
+    def _moment_query(self, space: Space, mean: Reals | None) -> Gram:
+        check_width(space.width)
+        self._checked(space.width)
+        return Gram(space.width, view=self.axes_view(space, mean))
+
+    def size(self, setting: Setting) -> tuple[int, int]:
+        """As for the family; or the rows drawn."""
+        if self.result == "samples":
+            return self._drawn(setting) + setting.space.width, len(setting.space.blocks)
+        return super().size(setting)
+
+    def _drawn(self, setting: Setting) -> int:
+        return rows_to_draw(self.rows, setting.rows or 0, setting.space.width)
+
+    def _rows_of(self, door: Door, setting: Setting, found: Spectrum) -> tuple[tuple[str, ...] | None, Iterator[Reals]]:
+        if self.result == "samples":
+            return None, _samples(setting, found, self._drawn(setting))
+        return super()._rows_of(door, setting, found)
+
+    def _parameters(self, found: Spectrum, space: Space) -> dict[str, Any]:
+        chosen = {} if self.components is not None else {"contribution": self.contribution}
+        return super()._parameters(found, space) | chosen | {"centred": self._with_mean}
+
+    def _law(self) -> Law:
+        return "gaussian"
+
+    def run(self, door: Door, setting: Setting) -> Draft:
+        """One look or two, an eigendecomposition, and what is published of it."""
+        (rows, spread), space = counted_rows(door, setting), setting.space
+        mean, looks = None, dict[str, NoisyParts]()
+        if self._with_mean:
+            looks[MEAN] = door.measure(MEAN, self._mean_query(space))
+            mean = _shrunk(looks[MEAN].values["sums"] / rows, looks[MEAN].sd("sums") / rows)
+        looks[MOMENT] = noisy = door.measure(MOMENT, self._moment_query(space, mean))
+        return self.published(door, setting, self._spectrum(noisy, rows, spread, mean), looks)
+
+    def _spectrum(self, noisy: NoisyParts, rows: float, spread: float, mean: Reals | None) -> Spectrum:
+        matrix = symmetric(noisy.values["diagonal"], noisy.values.get("upper"))
+        matrix /= rows
+        width = len(matrix)
+        off = noisy.sd("upper") if width > 1 else noisy.sd("diagonal")
+        noise = SymmetricNoise(self._law(), width, noisy.sd("diagonal") / rows, off / rows)
+        norm, trace = noise.norm(level(spread)), float(np.trace(matrix))
+        shown = min(width, max(_SHOWN, (self.components or 0) + 1))
+        found, vectors = spectrum.leading(matrix, shown)
+        kept = self.components or min(spectrum.chosen(found, trace, noise, self.contribution), shown)
+        low, high = per_row(*spectrum.interval(found, norm), rows, spread)
+        return Spectrum(
+            axes=np.ascontiguousarray(vectors[:, :kept].T),
+            values=found,
+            low=low,
+            high=high,
+            variances=spectrum.debiased(found[:kept], noise),
+            edge=noise.edge,
+            real=spectrum.components_above(found, norm),
+            sine=spectrum.angle_bound(found, kept, norm, width) if kept < len(found) or kept == width else None,
+            trace=trace,
+            mean=mean,
+        )
+
+
+def level(spread: float) -> float:
+    """What the bound on the noise must hold by for bars of 95 %: more, where the number of rows is noisy too."""
+    return 0.95 if spread == 0.0 else 0.99
+
+
+def per_row(low: Reals, high: Reals, rows: float, spread: float) -> tuple[Reals, Reals]:
+    """Error bars divided by a number of rows of this standard deviation, for what they are divided by it already."""
+    off = _COUNT_SDS * spread
+    return low * (rows / (rows + off)), high * (rows / max(rows - off, 1.0))
+
+
+def _length(space: Space, share: float) -> float:
+    """The owner's row bound, or this share of the length of evenly drawn rows; never more than a row can be."""
+    if space.row_bound is not None:
+        return space.row_bound / GRID
+    return min(share * even_length(space), space.reach / GRID)
+
+
+def _shrunk(mean: Reals, sd: float) -> Reals:
+    """A measured mean, pulled to the middle of the ranges by as much as noise explains of its length."""
+    seen = float(mean @ mean)
+    return mean * max(0.0, 1.0 - max(len(mean) - 2, 0) * sd**2 / max(seen, 1e-300))
+
+
+def _coordinates(setting: Setting) -> list[str]:
+    if setting.schema is not None:
+        return setting.schema.coordinates
+    return [f"x{i}" for i in range(setting.space.width)]
+
+
+def _axes_table(setting: Setting, found: Spectrum) -> tuple[tuple[str, ...], Iterator[Reals]]:
+    kept = len(found.axes)
+    names: dict[str, None] = {}
+    for name in (*_coordinates(setting), "variance", "variance_low", "variance_high"):
+        while name in names:  # a column may be called so, or like the value of another
+            name += "_"
+        names[name] = None
+    *loadings, variance, low, high = names
+    numbers = np.column_stack([found.variances, found.low[:kept], found.high[:kept], found.axes])
+    return (variance, low, high, *loadings), iter([numbers])
+
+
+def _components(found: Spectrum) -> list[dict[str, Any]]:
+    total = None if found.trace is None else max(found.trace, 1e-300)
+    return [
+        {
+            "component": i + 1,
+            "variance": float(found.variances[i]),
+            **({} if total is None else {"share": f"{min(float(found.variances[i]) / total, 1.0):.1%}"}),
+            "as measured": float(found.values[i]),
+            "95 % from": float(found.low[i]),
+            "to": float(found.high[i]),
+            "above the noise": "yes" if i < found.real else "no",
+        }
+        for i in range(len(found.axes))
+    ]
+
+
+def _picture(found: Spectrum) -> str:
+    shown = min(len(found.values), _SHOWN)
+    return scree_svg(
+        found.values[:shown],
+        found.low[:shown],
+        found.high[:shown],
+        found.edge,
+        min(len(found.axes), shown),
+        title="Variance of each component, with the edge of the noise",
+    )
+
+
+def _samples(setting: Setting, found: Spectrum, rows: int) -> Iterator[Reals]:
+    """Rows of the measured mean, the kept variances along the axes and the rest of the trace spread evenly."""
+    generator = drawing(setting.seed, "principal components")
+    width, kept = setting.space.width, len(found.axes)
+    rest = max((found.trace or 0.0) - float(found.variances.sum()), 0.0) / max(width - kept, 1)
+    spread = np.sqrt(np.maximum(found.variances, 0.0))
+    mean = np.zeros(width) if found.mean is None else found.mean
+    for size in in_batches(rows, width):
+        even = generator.standard_normal((size, width)) * math.sqrt(rest)
+        along = generator.standard_normal((size, kept)) * spread
+        yield cells_of(setting.space, mean + even - (even @ found.axes.T) @ found.axes + along @ found.axes)
+
+
+def cells_of(space: Space, rows: Reals) -> Reals:
+    """Encoded rows as cells of the schema: grid steps, or the position of a category's value."""
+    steps = rows * GRID
+    return np.stack(
+        [
+            steps[:, b.start : b.stop].argmax(axis=1) if b.kind == "category" else steps[:, b.start]
+            for b in space.blocks
+        ],
+        axis=1,
+    )
