@@ -12,7 +12,7 @@ import pytest
 import adumbra as ad
 import adumbra.privacy.sensitivity as sensitivity
 from adumbra.audit import pairs
-from adumbra.audit.catalogue import audit_mechanism, carried_out
+from adumbra.audit.catalogue import audit_catalogue, audit_mechanism, carried_out
 from adumbra.audit.findings import NOT_REFUTED, REFUTED, Finding, Report
 from adumbra.audit.promises import Effort, Task, attack
 from adumbra.audit.transcripts import canaries, encoded, runs, stated_loss, transcript
@@ -26,6 +26,7 @@ from tests.repeatable import repeatable  # noqa: F401
 
 SMALL = Effort(150, 150, 0.0, canaries=2000, releases=90)
 ENOUGH = Effort(1500, 1500, 0.0, canaries=20_000, releases=60)
+FEWER = Effort(700, 700, 0.0, canaries=20_000, releases=60)
 ROW_REPLACE = Neighbours(Unit.ROW, Relation.REPLACE)
 
 
@@ -52,6 +53,15 @@ TIGHT = {
     ),
     "dprp, worst angle": task("dprp", effort=ENOUGH),
     "moments, private number of rows": task("moments", "row/add-remove", effort=ENOUGH),
+    "lip": task("lip", delta=0.0, effort=FEWER),
+    "lip, by length": task("lip", delta=0.0, effort=FEWER, options={"noise": "l2-laplace"}),
+    "lip, private number of rows": task(
+        "lip", "row/add-remove", delta=0.0, effort=dataclasses.replace(FEWER, transcripts=900, most=900)
+    ),
+    "lop, one run": task("lop", kind="one-run", delta=0.0, effort=ENOUGH),
+    "lop, cells": task("lop", "cell/replace", delta=0.0, effort=FEWER),
+    "analyze_gauss": task("analyze_gauss", effort=FEWER),
+    "power_method": task("power_method", effort=FEWER),
 }
 
 
@@ -72,7 +82,8 @@ def test_no_extreme_pair_costs_more_than_was_promised(name):
         if challenge.neighbours in done or challenge.fresh:
             continue
         done.add(challenge.neighbours)
-        for delta in (1e-6, 0.0) if name != "auto" else (1e-6,):
+        deltas = {"any": (1e-6, 0.0), "zero": (0.0,), "positive": (1e-6,)}
+        for delta in deltas[catalogue()[name].deltas] if name != "auto" else (1e-6,):
             chosen = Task("transcript", name, index, 4.0, delta, Effort(10, 10, 0.0, 10, 10))
             found = attack(chosen)
             assert found.verdict == NOT_REFUTED and found.exact is not None
@@ -84,19 +95,25 @@ def test_no_extreme_pair_costs_more_than_was_promised(name):
 
 
 def half_noise(patch) -> None:
-    real = noise.add_noise
-    patch.setattr(noise, "add_noise", lambda law, exact, t, step, **kw: real(law, exact, t / 2, step, **kw))
+    plain, by_length, by_row = noise.add_noise, noise.add_l2_noise, noise.add_l2_noise_by_row
+    patch.setattr(noise, "add_noise", lambda law, exact, t, step, **kw: plain(law, exact, t / 2, step, **kw))
+    patch.setattr(noise, "add_l2_noise", lambda arrays: by_length([(exact, t / 2, step) for exact, t, step in arrays]))
+    patch.setattr(noise, "add_l2_noise_by_row", lambda exact, t, step, **kw: by_row(exact, t / 2, step, **kw))
 
 
-@pytest.mark.parametrize("name", ["tables", "dppro", "dprp"])
+@pytest.mark.parametrize("name", ["tables", "dppro", "dprp", "lip", "analyze_gauss", "power_method"])
 def test_half_the_noise_is_refuted(name, monkeypatch):
     half_noise(monkeypatch)
-    assert attack(task(name, effort=ENOUGH)).verdict == REFUTED
+    effort = (
+        dataclasses.replace(FEWER, transcripts=400, most=400) if name in ("analyze_gauss", "power_method") else ENOUGH
+    )
+    assert attack(task(name, effort=effort)).verdict == REFUTED
 
 
-def test_half_the_noise_is_refuted_in_one_run(monkeypatch):
+@pytest.mark.parametrize(("name", "neighbours"), [("dppro", "cell/replace"), ("lop", "row/replace")])
+def test_half_the_noise_is_refuted_in_one_run(name, neighbours, monkeypatch):
     half_noise(monkeypatch)
-    assert attack(task("dppro", "cell/replace", "one-run", delta=0.0, effort=ENOUGH)).verdict == REFUTED
+    assert attack(task(name, neighbours, "one-run", delta=0.0, effort=ENOUGH)).verdict == REFUTED
 
 
 def test_a_forgotten_factor_is_refuted_by_arithmetic_alone(monkeypatch):
@@ -130,8 +147,8 @@ def test_rows_that_were_not_clipped_are_refused_by_the_door(monkeypatch):
 def test_a_private_number_of_rows_on_the_card_is_refuted(monkeypatch):
     real = ad.pipeline.Setting  # type: ignore[attr-defined]
 
-    def leaky(space, rows, neighbours, seed, preview, labels):
-        return real(space, counted["rows"] if rows is None else rows, neighbours, seed, preview, labels)
+    def leaky(space, rows, *rest):
+        return real(space, counted["rows"] if rows is None else rows, *rest)
 
     counted: dict[str, int] = {}
     count = Table.count
@@ -188,8 +205,38 @@ def test_a_private_number_of_rows_in_a_sentence_is_refuted(monkeypatch):
 
 
 def test_sound_releases_are_not_refuted():
-    for name in ("tables", "dppro"):
+    for name in ("tables", "dppro", "lip"):
         assert attack(task(name, kind="release", epsilon=0.5)).verdict == NOT_REFUTED
+
+
+# ---- promises without a delta, and with one only
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_a_mechanism_is_attacked_at_the_deltas_that_it_promises(delta, monkeypatch):
+    """lip and lop promise delta 0 whatever is allowed; analyze_gauss promises nothing without one."""
+    planned = []
+    monkeypatch.setattr("adumbra.audit.catalogue.carried_out", lambda tasks, *_: planned.extend(tasks))
+    audit_catalogue(4.0, delta, effort=SMALL)
+    found = {name: {t.delta for t in planned if t.mechanism == name} for name in catalogue()}
+    assert found["lip"] == found["lop"] == {0.0}
+    assert found["analyze_gauss"] == ({delta} if delta else set())
+    assert found["tables"] == found["power_method"] == {delta, 0.0}
+    for name in ("lip", "lop", "tables", "power_method"):  # what believes nothing is asked once
+        blind = [t for t in planned if t.mechanism == name and t.kind in ("numbers", "release")]
+        assert len({t.delta for t in blind}) == 1
+        assert {t.kind for t in blind} == {"numbers", "release"}
+    planned.clear()
+    audit_mechanism("lip", 4.0, delta, effort=SMALL)
+    assert {t.delta for t in planned} == {0.0}
+    if delta == 0:
+        with pytest.raises(ad.InputError, match="a positive delta"):
+            audit_mechanism("analyze_gauss", 4.0, 0.0, effort=SMALL)
+
+
+def test_a_finding_states_the_delta_that_is_promised():
+    found = attack(task("lop", kind="one-run", delta=1e-6))
+    assert found.delta == 0.0 and found.verdict == NOT_REFUTED
 
 
 # ---- pairs

@@ -45,6 +45,12 @@ CAUGHT = {
     plants.model_sees_the_exact_sums: task("hybrid", "row/replace"),
     plants.class_sizes_taken_for_public: task("moments", "row/replace", "numbers"),
     plants.label_passed_around_the_noise: task("dppro", "row/replace", "numbers"),
+    plants.triangle_of_one_row: task("lip", "row/replace", delta=0.0),
+    plants.products_without_root_two: task("power_method", "row/replace"),
+    plants.rows_about_a_centre_not_cut: task("analyze_gauss", "row/replace"),
+    plants.rows_along_axes_paid_as_emptied: task("lop", "row/replace", delta=0.0),
+    plants.coordinates_without_noise: task("lop", "row/replace", "one-run", delta=0.0),
+    plants.half_l2_noise: task("lop", "row/replace", effort=MANY, delta=0.0),
 }
 
 

@@ -22,22 +22,25 @@ import polars as pl
 import pytest
 
 import adumbra as ad
+import adumbra.core.query
 import adumbra.core.sums
 import adumbra.mechanisms.tables
 import adumbra.pipeline
 import adumbra.privacy.ledger
 import adumbra.privacy.meter
 import adumbra.publish
+import adumbra.synthesis.principal
 import adumbra.table.encode
+from adumbra.core.centred import Centred
 from adumbra.core.errors import Refused
 from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.core.query import RowMap
 from adumbra.core.rows import PrivateRows
 from adumbra.core.scores import BALL, Residuals, Scores
 from adumbra.core.space import CATEGORY_STEPS, GRID, HALF, Space
-from adumbra.core.sums import Gram, Moments, RowsAndGram, Tables
+from adumbra.core.sums import Gram, GramTimes, Moments, RowsAndGram, Tables, Total, symmetric
 from adumbra.linalg.projections import ROUNDING
-from adumbra.mechanisms.catalogue import build
+from adumbra.mechanisms.catalogue import build, catalogue
 from adumbra.privacy import calibrate, noise, sensitivity
 from adumbra.synthesis.drawn import DrawnTable
 from adumbra.table.table import Table
@@ -51,6 +54,7 @@ from tests import (
     test_ledger,
     test_meter,
     test_review,
+    test_second_moment,
     test_sensitivity,
     test_sums,
     test_sums_audit,
@@ -60,6 +64,8 @@ from tests.repeatable import repeatable  # noqa: F401
 
 PAGE = Path(__file__).parents[1] / "docs" / "planted-bugs.md"
 real_add_noise = noise.add_noise
+real_add_l2_noise = noise.add_l2_noise
+real_add_l2_noise_by_row = noise.add_l2_noise_by_row
 real_sensitivity = sensitivity.sensitivity
 
 
@@ -320,8 +326,8 @@ def only_the_first_look_charged(patch):
 def rows_published_although_private(patch):
     real = adumbra.pipeline.Setting
 
-    def leaky(space, rows, neighbours, seed, preview, labels):
-        return real(space, 60 if rows is None else rows, neighbours, seed, preview, labels)
+    def leaky(space, rows, *rest):
+        return real(space, 60 if rows is None else rows, *rest)
 
     patch.setattr(adumbra.pipeline, "Setting", leaky)
 
@@ -452,11 +458,11 @@ def class_sizes_taken_for_public(patch):
         counted = []
 
         def remembered(batch):
-            found = Moments.answer(query, batch)
-            counted.append(found["counts"])
+            found = Moments.gathered(query, batch)
+            counted.append(found["counts"].copy())
             return found
 
-        object.__setattr__(query, "answer", remembered)
+        object.__setattr__(query, "gathered", remembered)
         out = real(rows, query, calibration, same)
         return out | {"counts": sum(counted) * calibration.parts["counts"].step}
 
@@ -479,7 +485,7 @@ def label_passed_around_the_noise(patch):
 def small_cells_suppressed(patch):
     """A rule of statistical offices, applied to the true counts: a cell of fewer than five people is set to 0."""
     mechanism, seen = adumbra.mechanisms.tables, {}
-    answer, shares = Tables.answer, mechanism._shares
+    answer, shares = Tables.gathered, mechanism._shares
 
     def remembered(self, batch):
         out = answer(self, batch)
@@ -492,7 +498,7 @@ def small_cells_suppressed(patch):
         values = {part: np.where(seen.pop(part) < few, 0.0, value) for part, value in noisy.values.items()}
         return shares(columns, cells, dataclasses.replace(noisy, values=values), rows)
 
-    patch.setattr(Tables, "answer", remembered)
+    patch.setattr(Tables, "gathered", remembered)
     patch.setattr(mechanism, "_shares", peeking)
 
 
@@ -576,6 +582,159 @@ def dearest_event_stands_for_all(patch):
     patch.setattr(adumbra.privacy.ledger, "epsilon_of", dearest)
 
 
+# ---- principal components
+
+
+def triangle_of_one_row(patch):
+    """(d + 1) / 2, which is for a row that is added or emptied, used for one that is replaced."""
+    real = sensitivity._triangle_l1
+    patch.setattr(sensitivity, "_triangle_l1", lambda width, off, alone: real(width, off, True))
+
+
+def triangle_bound_of_another_layout(patch):
+    """The constant of the plain triangle, used where an entry off the diagonal counts sqrt(2) times."""
+    real = sensitivity._triangle_l1
+    patch.setattr(sensitivity, "_triangle_l1", lambda width, off, alone: real(width, 1.0, alone))
+
+
+def plain_triangle_weighed_isometrically(patch):
+    """The other way round: the bound is that of the plain triangle, its entries are weighed with sqrt(2)."""
+
+    def heavy(self):
+        parts = vars(Gram)["parts_as_written"].func(self)
+        return tuple(
+            dataclasses.replace(p, weight=self.weight * math.sqrt(2)) if p.name == "upper" else p for p in parts
+        )
+
+    patch.setattr(Gram, "parts_as_written", vars(Gram)["parts"], raising=False)
+    patch.setattr(Gram, "parts", property(heavy))
+
+
+def products_without_root_two(patch):
+    real = sensitivity._gram_times
+
+    def one(query, space, relation, norm):
+        return real(query, space, Relation.ADD_REMOVE, norm)
+
+    patch.setitem(sensitivity._SUMS, GramTimes, one)
+
+
+def rows_along_axes_paid_as_emptied(patch):
+    real = sensitivity._of_view
+
+    def emptied(query, view, space, neighbours, norm):
+        return real(query, view, space, Neighbours(Unit.ROW, Relation.ZERO_OUT), norm)
+
+    patch.setattr(sensitivity, "_of_view", emptied)
+
+
+def rows_about_a_centre_not_cut(patch):
+    patch.setattr(Centred, "of", lambda self, batch: batch - (0 if self.centre is None else self.centre))
+    patch.setattr(
+        adumbra.privacy.meter, "shortened", lambda rows, centre, bound: rows - (0 if centre is None else centre)
+    )
+
+
+def rows_cut_a_step_too_long_at_the_door(patch):
+    """The door has a faster way to cut rows than the question itself; it rounds where it should cut."""
+
+    def rounded(rows, centre, bound):
+        moved = np.array(rows if centre is None else rows - centre, dtype=float)
+        lengths = np.linalg.norm(moved, axis=1, keepdims=True)
+        return np.rint(moved * np.minimum(1.0, bound / np.maximum(lengths, 1.0)))
+
+    patch.setattr(adumbra.privacy.meter, "shortened", rounded)
+
+
+def centre_forgotten_for_emptied_rows(patch):
+    """An empty row is 0, but not once a centre was taken from it."""
+    patch.setattr(Centred, "keeps_empty", True)
+
+
+def _peeked(patch, kind):
+    """The exact answer to the last question of this kind, as it was before the noise."""
+    real, seen = adumbra.privacy.meter._summed, {}
+
+    def peeking(rows, query, calibration, same=None):
+        if isinstance(query, kind):
+            batches = [query.answer(batch) for batch in rows._for_the_meter()]
+            for part in query.parts:
+                seen[part.name] = sum(batch[part.name] for batch in batches) * part.step
+        return real(rows, query, calibration, same)
+
+    patch.setattr(adumbra.privacy.meter, "_summed", peeking)
+    return seen
+
+
+def axes_of_the_exact_second_moment(patch):
+    seen = _peeked(patch, Gram)
+    patch.setattr(
+        adumbra.synthesis.principal, "symmetric", lambda diagonal, upper: symmetric(seen["diagonal"], seen.get("upper"))
+    )
+
+
+def components_counted_on_the_exact_spectrum(patch):
+    seen = _peeked(patch, Gram)
+
+    def count(*_):
+        return int(np.linalg.matrix_rank(symmetric(seen["diagonal"], seen.get("upper"))))
+
+    patch.setattr(adumbra.synthesis.principal.spectrum, "chosen", count)
+
+
+def centre_taken_from_the_rows(patch):
+    """The mean is measured, and paid for; rows are then taken about the true one."""
+    seen = _peeked(patch, Total)
+    patch.setattr(adumbra.synthesis.principal, "_shrunk", lambda mean, sd: seen["sums"] / 60)
+
+
+def number_of_components_left_open(patch):
+    patch.setattr(adumbra.synthesis.principal.PrincipalAxes, "_most", lambda self, width: self.components or 1)
+
+
+def products_cut_away_from_zero(patch):
+    def longer(self, batch):
+        rows = self.view.of(batch)
+        along = (rows @ self.basis.astype(np.float64)) * (self.BASIS_STEP / self.coarse)
+        return {"products": rows.T @ (np.sign(along) * np.ceil(np.abs(along)))}
+
+    patch.setattr(GramTimes, "gathered", longer)
+
+
+def lengthening_basis_accepted(patch):
+    for place in (adumbra.core.query, adumbra.core.sums):
+        patch.setattr(place, "check_contraction", lambda matrix, step: None)
+
+
+def coordinates_without_noise(patch):
+    patch.setattr(noise, "add_l2_noise_by_row", lambda exact, t, step, **_: np.asarray(exact, dtype=float) * step)
+
+
+def half_l2_noise(patch):
+    patch.setattr(noise, "add_l2_noise", lambda arrays: real_add_l2_noise([(e, t / 2, step) for e, t, step in arrays]))
+    patch.setattr(noise, "add_l2_noise_by_row", lambda e, t, step, **kw: real_add_l2_noise_by_row(e, t / 2, step, **kw))
+
+
+def one_length_for_all_rows(patch):
+    """Every row has a direction of its own, and the length of the first."""
+
+    def shared(exact, t, step, **kw):
+        found = real_add_l2_noise_by_row(exact, t, step, **kw) - exact * step
+        lengths = np.linalg.norm(found, axis=1, keepdims=True)
+        return exact * step + found * lengths[0] / np.maximum(lengths, 1e-300)
+
+    patch.setattr(noise, "add_l2_noise_by_row", shared)
+
+
+def each_part_a_length_of_its_own(patch):
+    patch.setattr(noise, "add_l2_noise", lambda arrays: [real_add_l2_noise([one])[0] for one in arrays])
+
+
+def delta_of_the_owner_promised(patch):
+    """What the owner allows is taken for what the mechanism promises."""
+    patch.setattr(adumbra.pipeline, "promised_delta", lambda mechanism, delta: delta)
+
+
 LABELLED = "moments by class, mixed"
 WEIGHTS = test_sums.WEIGHTS[0]
 
@@ -590,13 +749,20 @@ CORNERS = [
     dict.fromkeys(test_synthetic.MIXED["columns"]),
 ]
 SCHEMA = ad.Schema.from_dict(test_synthetic.MIXED)
+DRAWN = [name for name, cls in catalogue().items() if issubclass(cls, DrawnTable)]
 ONE_RUN = [
-    *((name, relation, None) for name in test_synthetic.DRAWING for relation in Relation if name != "auto"),
+    *((name, relation, None) for name in DRAWN for relation in Relation),
     *(
         (name, relation, bound)
         for name in ("dppro", "dprp")
         for relation in list(Relation)[:2]
         for bound in (None, 0.4)
+    ),
+    *(
+        (name, relation, bound)
+        for name in test_second_moment.VARIANTS
+        for relation in test_second_moment.relations_of(name)
+        for bound in ((None, 0.4) if relation is Relation.REPLACE else (None,))
     ),
 ]
 
@@ -617,43 +783,83 @@ def moved(one, other, mechanism, budget, row_bound):
     """How far the second table is from the first in everything that meets noise, in units of that noise.
 
     Both get the same noisy answers, so that later looks ask the same; and so what is released must be the same too.
+    Of each call for noise: its law, and the change of what it was added to.
     """
-    said, changes, add_noise, folders = [], [], noise.add_noise, []
+    said, changes, folders = [], [], []
+    plain, by_length, by_row = noise.add_noise, noise.add_l2_noise, noise.add_l2_noise_by_row
 
-    def first(law, exact, t, step, **kw):
-        said.append((np.array(exact, dtype=float), t, add_noise(law, exact, t, step, **kw)))
-        return said[-1][-1]
-
-    def second(law, exact, t, step, **kw):
-        before, scale, noisy = said[len(changes)]
-        assert t == scale, "the noise depends on the table"
-        changes.append((np.asarray(exact, dtype=float) - before).ravel() / t)
+    def hear(law, asked, draw):
+        if not folders:  # the first table
+            said.append(([(np.array(exact, dtype=float), t) for exact, t in asked], draw()))
+            return said[-1][-1]
+        before, noisy = said[len(changes)]
+        assert [t for _, t in asked] == [t for _, t in before], "the noise depends on the table"
+        pairs = zip(asked, before, strict=True)
+        changes.append((law, [(np.asarray(exact, dtype=float) - old) / t for (exact, t), (old, _) in pairs]))
         return noisy
 
-    for table, spy in ((one, first), (other, second)):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(noise, "add_noise", spy)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            noise,
+            "add_noise",
+            lambda law, exact, t, step, **kw: hear(law, [(exact, t)], lambda: [plain(law, exact, t, step, **kw)])[0],
+        )
+        patch.setattr(
+            noise,
+            "add_l2_noise",
+            lambda arrays: hear("by length", [(exact, t) for exact, t, _ in arrays], lambda: by_length(arrays)),
+        )
+        patch.setattr(
+            noise,
+            "add_l2_noise_by_row",
+            lambda exact, t, step, **kw: hear("by row", [(exact, t)], lambda: [by_row(exact, t, step, **kw)])[0],
+        )
+        for table in (one, other):
             seed = ad.PublicSeed.given("moved")
             folders.append(ad.release(table, SCHEMA, mechanism, budget, seed=seed, row_bound=row_bound))
     assert len(changes) == len(said)
     cards = [{**f.card.model_dump(), "release_id": "", "created": "", "files": {}} for f in folders]
     assert cards[0] == cards[1] and folders[0].table.equals(folders[1].table), "something went around the noise"
     assert all(np.array_equal(array, folders[1].arrays[key]) for key, array in folders[0].arrays.items())
-    return np.concatenate(changes)
+    return changes
+
+
+def paid_for(changes):
+    """What these changes cost: mu of Gaussian noise, or epsilon of noise without a delta."""
+    squares = epsilon = 0.0
+    for law, found in changes:
+        whole = np.concatenate([change.ravel() for change in found])
+        if law == "gaussian":
+            squares += float(whole @ whole)
+        elif law == "laplace":
+            epsilon += float(np.abs(whole).sum())
+        elif law == "by length":
+            epsilon += float(np.linalg.norm(whole))
+        else:
+            epsilon += float(np.linalg.norm(found[0], axis=1).sum())
+    assert squares == 0 or epsilon == 0, "two kinds of noise in one release"
+    return epsilon or math.sqrt(squares)
+
+
+def made(name):
+    """A mechanism, or a variant of one that finds principal components."""
+    if name in test_second_moment.VARIANTS:
+        return test_second_moment.built(name)
+    return build(name, {"dppro": {"dimension": 5}, "dprp": {}}.get(name, {"rows": 3}))
 
 
 @pytest.mark.parametrize(("name", "relation", "row_bound"), ONE_RUN)
 def test_no_neighbour_moves_what_meets_the_noise_by_more_than_was_paid(name, relation, row_bound):
-    """Every look of a release together: in L2 at most the mu of the promise; in L1, without a delta, its epsilon.
+    """Every look of a release together: in L2 at most the mu of the promise; without a delta, its epsilon.
 
     And what did not meet the noise is the same for both tables, down to the card.
     """
-    options = {"dppro": {"dimension": 5}, "dprp": {}}.get(name, {"rows": 3})
-    pairs = neighbours_of(relation)
-    for delta, paid in ((1e-5, calibrate.mu_for(2.0, 1e-5)), (0.0, 2.0)):
-        budget = ad.Budget(2.0, delta, Unit.ROW, relation)
-        found = [moved(*pair, build(name, options), budget, row_bound) for pair in (pairs if delta else pairs[:1])]
-        sizes = [float(np.linalg.norm(change, 1 if delta == 0 else 2)) for change in found]
+    mechanism, pairs = made(name), neighbours_of(relation)
+    mu = calibrate.mu_for(2.0, 1e-5)
+    for delta in {"any": (1e-5, 0.0), "zero": (0.0,), "positive": (1e-5,)}[mechanism.deltas]:
+        budget, paid = ad.Budget(2.0, delta, Unit.ROW, relation), mu if delta else 2.0
+        tried = pairs if delta else pairs[:1] if mechanism.deltas == "any" else pairs[-2:]
+        sizes = [paid_for(moved(*pair, mechanism, budget, row_bound)) for pair in tried]
         assert max(sizes) <= paid, f"{max(sizes):.4g} moved, {paid:.4g} paid"
         assert delta == 0 or max(sizes) >= 0.25 * paid, f"no power: {max(sizes):.4g} of {paid:.4g}"
 
@@ -915,6 +1121,81 @@ CASES = [
     bug(all_parts_one_noise, test_sums.test_noise_of_every_part_has_its_scale_and_no_other, "moments"),
     bug(empty_class_counted_as_the_last, test_sums.test_answers_are_what_the_definition_says, LABELLED),
     bug(empty_class_counted_as_the_last, test_sums.test_empty_flags_and_categories_have_no_cell_and_no_class),
+    bug(triangle_of_one_row, test_second_moment.test_worst_pair_of_the_triangle, 8, True),
+    bug(triangle_of_one_row, test_second_moment.test_no_signs_are_worse_than_the_constant, 4, 1.0),
+    bug(triangle_bound_of_another_layout, test_second_moment.test_worst_pair_of_the_triangle, 8, False),
+    bug(plain_triangle_weighed_isometrically, test_second_moment.test_worst_pair_of_the_triangle, 8, True),
+    bug(gram_without_root_two, test_second_moment.test_no_neighbour_exceeds_the_bound, "8 numbers", HALF // 2),
+    bug(products_without_root_two, test_second_moment.test_worst_pair_of_products, 2),
+    bug(products_without_root_two, test_second_moment.test_worst_pair_of_products_in_all_numbers, 2),
+    bug(rows_along_axes_paid_as_emptied, test_second_moment.test_worst_pair_of_rows_along_axes, 3),
+    bug(
+        rows_about_a_centre_not_cut,
+        test_second_moment.test_rows_about_a_centre_are_whole_and_not_too_long_each_by_itself,
+        0,
+    ),
+    bug(
+        rows_about_a_centre_not_cut,
+        test_no_neighbour_moves_what_meets_the_noise_by_more_than_was_paid,
+        "analyze_gauss",
+        Relation.ZERO_OUT,
+        None,
+    ),
+    bug(
+        rows_cut_a_step_too_long_at_the_door,
+        test_second_moment.test_the_door_answers_what_the_query_says,
+        "all kinds",
+        "1",
+    ),
+    bug(
+        centre_forgotten_for_emptied_rows,
+        test_second_moment.test_a_row_about_a_centre_that_is_emptied_is_a_replaced_one,
+    ),
+    bug(
+        axes_of_the_exact_second_moment,
+        test_second_moment.test_what_is_published_comes_from_noisy_numbers_alone,
+        "analyze_gauss",
+    ),
+    bug(
+        components_counted_on_the_exact_spectrum,
+        test_second_moment.test_what_is_published_comes_from_noisy_numbers_alone,
+        "lip",
+    ),
+    bug(
+        centre_taken_from_the_rows,
+        test_second_moment.test_what_is_published_comes_from_noisy_numbers_alone,
+        "analyze_gauss about its mean",
+    ),
+    bug(
+        centre_taken_from_the_rows,
+        test_no_neighbour_moves_what_meets_the_noise_by_more_than_was_paid,
+        "lip about its mean",
+        Relation.REPLACE,
+        None,
+    ),
+    bug(
+        number_of_components_left_open,
+        test_second_moment.test_rows_that_are_published_need_a_number_of_components_that_was_fixed_beforehand,
+    ),
+    bug(looks_share_their_key, test_second_moment.test_rounds_of_the_power_method_share_no_noise),
+    bug(
+        products_cut_away_from_zero,
+        test_second_moment.test_what_a_row_sees_is_never_longer_than_the_row,
+    ),
+    bug(products_cut_away_from_zero, test_second_moment.test_products_are_exact_in_any_company, 3, HALF),
+    bug(lengthening_basis_accepted, test_second_moment.test_a_basis_that_lengthens_rows_is_refused),
+    bug(coordinates_without_noise, test_second_moment.test_noise_of_a_mechanism_has_its_scale_and_no_other, "lop"),
+    bug(coordinates_without_noise, test_second_moment.test_the_row_space_attack_fails_on_sound_coordinates, "lip"),
+    bug(half_l2_noise, test_second_moment.test_noise_of_a_mechanism_has_its_scale_and_no_other, "lip by length"),
+    bug(half_l2_noise, test_second_moment.test_noise_of_a_mechanism_has_its_scale_and_no_other, "lip rows"),
+    bug(one_length_for_all_rows, test_second_moment.test_noise_of_a_mechanism_has_its_scale_and_no_other, "lop"),
+    bug(
+        each_part_a_length_of_its_own,
+        test_second_moment.test_noise_of_a_mechanism_has_its_scale_and_no_other,
+        "lip by length",
+    ),
+    bug(delta_of_the_owner_promised, test_contract.test_pure_epsilon_costs_what_it_says, "lip"),
+    bug(delta_of_the_owner_promised, test_contract.test_pure_epsilon_costs_what_it_says, "analyze_gauss"),
 ]
 
 

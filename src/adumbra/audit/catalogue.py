@@ -20,7 +20,7 @@ from adumbra.audit.transcripts import job_of
 from adumbra.core.challenge import Challenge
 from adumbra.core.errors import InputError
 from adumbra.core.guarantee import DEFAULT_DELTA, Budget, Relation, Unit
-from adumbra.core.mechanism import Chooser, Mechanism
+from adumbra.core.mechanism import Chooser, Mechanism, promised_delta
 from adumbra.core.sums import Sum
 from adumbra.mechanisms.catalogue import build, catalogue
 
@@ -51,14 +51,16 @@ def audit_mechanism(
     Guarantee: a mechanism that keeps its promise is refuted with probability at most 1 - confidence, all findings
     together. An audit can refute, never prove. Edge cases: a mechanism is given by name, with `options`, or as it is
     given to `release`; a unit or relation that it does not support is refused; pure epsilon (delta = 0) is attacked as
-    such.
+    such, also where a mechanism promises it whatever delta was allowed.
     """
     Budget(epsilon, delta)  # refuses what is no budget
     if isinstance(mechanism, str):
         name, own = mechanism, dict(options or {})
     else:
         name, own = mechanism.name, _changed_options(mechanism) | dict(options or {})
-    build(name, own)
+    made = build(name, own)
+    if not isinstance(made, Chooser):
+        delta = promised_delta(made, delta)
     tasks = list(_tasks(name, epsilon, delta, effort, own, unit, relation))
     if not tasks:
         offers = ", ".join(dict.fromkeys(str(c.neighbours) for c in catalogue()[name].challenges()))
@@ -76,16 +78,23 @@ def audit_catalogue(
     workers: int | None = None,
     progress: Progress = lambda step, done, total: None,
 ) -> Report:
-    """Try to refute every promise of the catalogue, at this delta and at delta = 0."""
+    """Try to refute every promise of the catalogue, at this delta and at delta = 0.
+
+    A mechanism that promises delta = 0 whatever is allowed is attacked there alone; one that needs a delta, where there
+    is one.
+    """
     Budget(epsilon, delta)
     tasks: list[Task] = []
     for name in catalogue():
-        own = list(_tasks(name, epsilon, delta, effort, {}, None, None))
-        if isinstance(build(name, {}), Chooser):  # what it chooses is attacked by itself
+        made = build(name, {})
+        if isinstance(made, Chooser):  # what it chooses is attacked by itself
+            own = _tasks(name, epsilon, delta, effort, {}, None, None)
             tasks += [task for task in own if task.kind in ("transcript", "release")]
-        else:
-            pure = _tasks(name, epsilon, 0.0, effort, {}, None, None) if delta > 0 else ()
-            tasks += [*own, *(task for task in pure if task.kind not in _BLIND)]
+            continue
+        deltas = {"any": (delta, 0.0), "zero": (0.0,), "positive": (delta,) if delta > 0 else ()}[made.deltas]
+        for place, promised in enumerate(dict.fromkeys(deltas)):
+            own = _tasks(name, epsilon, promised, effort, {}, None, None)
+            tasks += [task for task in own if place == 0 or task.kind not in _BLIND]
     return carried_out(tasks, confidence, workers, progress)
 
 

@@ -44,7 +44,7 @@ from adumbra.core.challenge import Challenge, Row
 from adumbra.core.errors import InputError
 from adumbra.core.events import FreshProjection
 from adumbra.core.guarantee import Budget
-from adumbra.core.mechanism import Mechanism
+from adumbra.core.mechanism import Chooser, Mechanism, promised_delta
 from adumbra.core.space import GRID
 from adumbra.core.validation import at_least
 from adumbra.mechanisms.catalogue import build, catalogue
@@ -115,9 +115,12 @@ class Task:
 
 
 def attack(task: Task) -> Finding:
-    """Carry one attack out."""
+    """Carry one attack out, at the delta that the mechanism promises where `task.delta` is allowed."""
     start = time.perf_counter()
     challenge = catalogue()[task.mechanism].challenges()[task.challenge]
+    plain = build(task.mechanism, {})
+    if not isinstance(plain, Chooser):
+        task = replace(task, delta=promised_delta(plain, task.delta))
     budget = Budget(task.epsilon, task.delta, challenge.neighbours.unit, challenge.neighbours.relation)
     mechanism = built(task.mechanism, challenge, task.options, budget)
     attacks = {
@@ -173,9 +176,10 @@ def _transcripts(task: Task, mechanism: Mechanism, challenge: Challenge, budget:
 
 def _all_kinds(task: Task, mechanism: Mechanism, challenge: Challenge, budget: Budget) -> Finding:
     wide = replace(mixed(challenge.neighbours), why="a table with every kind of column and a label")
-    worst, cost, tried = _worst_of(transcript(mechanism, wide, budget), wide)
-    noise = "laplace" if task.delta == 0 else "gaussian"
-    return _compared(task, mechanism, worst, budget, _epsilon(cost, noise, task.delta), f"worst of {tried} pairs")
+    looks = transcript(mechanism, wide, budget)
+    worst, cost, tried = _worst_of(looks, wide)
+    exact = _epsilon(cost, looks[0].event.noise, task.delta)
+    return _compared(task, mechanism, worst, budget, exact, f"worst of {tried} pairs")
 
 
 def _compared(task: Task, mechanism: Mechanism, worst: Challenge, budget: Budget, exact: float, note: str) -> Finding:
@@ -221,7 +225,7 @@ def _reweighted(made: Runs, delta: float, confidence: float) -> bounds.Bound:
     weights = np.linalg.solve(spread + 1e-9 * np.eye(len(spread)), means[0] - means[1])
     middle = float(weights @ (means[0] + means[1]) / 2)
     one, other = made.parts_one[third:] @ weights, made.parts_other[third:] @ weights
-    if made.noise == "laplace" or made.fresh:  # no Gaussian curve is promised
+    if made.noise != "gaussian" or made.fresh:  # no Gaussian curve is promised
         return bounds.by_threshold(one, other, delta, confidence)
     return bounds.by_family(one, other, "gaussian", delta, confidence, cut=middle)
 
@@ -271,7 +275,7 @@ def _worst_of(looks: Sequence[Look], challenge: Challenge) -> tuple[Challenge, f
 
 
 def _epsilon(loss: float, noise: str, delta: float) -> float:
-    return loss if noise == "laplace" else eps_for(loss, delta)
+    return eps_for(loss, delta) if noise == "gaussian" else loss
 
 
 def _fresh_epsilon(looks: Sequence[Look], challenge: Challenge, delta: float) -> float:

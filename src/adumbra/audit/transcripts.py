@@ -160,21 +160,31 @@ def _bounded(frame: pl.DataFrame, schema: Schema, row_bound: float | None) -> Re
 
 
 def stated_loss(looks: Sequence[Look], pair: Pair) -> float:
-    """How far apart the exact answers are, in units of the stated noise: mu (gaussian) or epsilon (laplace)."""
+    """How far apart the exact answers are, in units of the stated noise: mu (gaussian) or epsilon (pure)."""
     total = 0.0
     for look in looks:
         change = _answer(look.query, pair.one) - _answer(look.query, pair.other)
         if look.event.noise == "laplace":
             total += float(np.abs(change).sum() / look.event.scale)
+        elif look.event.noise == "l2-laplace":
+            total += float(_lengths(change, look).sum() / look.event.scale)
         else:
             total += float((change @ change) / look.event.scale**2)
-    return total if looks[0].event.noise == "laplace" else math.sqrt(total)
+    return total if looks[0].event.is_pure else math.sqrt(total)
+
+
+def _lengths(vector: Reals, look: Look) -> Reals:
+    """L2 length of every group of numbers that share theirs: a row of a row map, a sum as a whole."""
+    return np.asarray(np.sqrt(np.square(vector.reshape(-1, look.event.numbers)).sum(axis=1)))
 
 
 def _ratios(look: Look, pair: Pair) -> list[float]:
     """Log-likelihood of the numbers under table one, less that under the other: part by part."""
     one, other = _answer(look.query, pair.one), _answer(look.query, pair.other)
     seen = look.vector
+    if look.event.noise == "l2-laplace":  # the parts share one length, so their likelihood is one
+        ratio = (_lengths(seen - other, look) - _lengths(seen - one, look)).sum() / look.event.scale
+        return [float(ratio), *([0.0] * len(_part_ends(look.query, len(seen))))]
     if look.event.noise == "laplace":
         each = (np.abs(seen - other) - np.abs(seen - one)) / look.event.scale
     else:
@@ -263,7 +273,7 @@ def runs(
             losses.append(stated_loss(looks, differing))
         scores.append(np.array(own))
     noise = looks[0].event.noise
-    power = 1 if noise == "laplace" else 2
+    power = 1 if looks[0].event.is_pure else 2
     stated = float(np.mean(np.power(losses, power))) ** (1 / power)
     sums = [parts.sum(axis=1) for parts in scores]
     return Runs(sums[0], sums[1], scores[0], scores[1], stated, noise, _is_fresh(looks))
@@ -340,6 +350,8 @@ def canaries(
         one, other = _answer(of_rows, pair.one), _answer(of_rows, pair.other)
         if look.event.noise == "laplace":
             scores += (np.abs(seen - other) - np.abs(seen - one)).sum(axis=1) / look.event.scale
+        elif look.event.noise == "l2-laplace":
+            scores += (_lengths(seen - other, look) - _lengths(seen - one, look)) / look.event.scale
         else:
             scores += (seen - (one + other) / 2) @ (one - other) / look.event.scale**2
     return Canaries(scores, secrets, stated_loss(looks, pair), looks[0].event.noise)

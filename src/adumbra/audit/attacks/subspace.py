@@ -4,8 +4,8 @@ Published LIP and LOP release rows that lie exactly in a subspace, so anybody ca
 are the records' own projections on it, without noise: with all of a record known but one pixel, the pixel is a single
 linear equation. LOP's rows are noisy, but their subspace is spanned by exact eigenvectors of the exact second moment:
 somebody who knows the table but for one pixel tries which pixel would have given that subspace, which is a linear
-equation again. Neither depends on the claimed epsilon. The same question, put to a release of this library, gets no
-better an answer than the promise allows.
+equation again. Neither depends on the claimed epsilon. The same question, put to a release of this library, its own LIP
+and LOP among them, gets no better an answer than the promise allows.
 """
 
 from __future__ import annotations
@@ -34,15 +34,19 @@ from adumbra.audit.attacks.common import (
 from adumbra.core.errors import InputError
 from adumbra.core.guarantee import Budget
 from adumbra.core.mechanism import Mechanism
+from adumbra.core.schema import Schema
 from adumbra.core.validation import one_of
 from adumbra.mechanisms.dppro import DPPro
 from adumbra.mechanisms.dprp import DPRP
+from adumbra.mechanisms.lip import LIP
+from adumbra.mechanisms.lop import LOP
 from adumbra.published.lip import lip
 from adumbra.published.lop import lop
+from adumbra.synthesis.principal import even_length
 
 __all__ = ["TARGETS", "demonstrate", "row_space"]
 
-TARGETS = ("published/lip", "published/lop", "dppro", "dprp")
+TARGETS = ("published/lip", "published/lop", "lip", "lop", "dppro", "dprp")
 PIXELS = 36
 _TOP = LEVELS - 1.0
 _UNIT = _TOP * np.sqrt(PIXELS)
@@ -84,10 +88,10 @@ def row_space(
     elif target == "published/lop":
         solve = _spanned(lop(images / _UNIT, epsilon, _RANK, rng).rows, images)
     else:
-        kind: Mechanism = DPPro() if target == "dppro" else DPRP()
+        kind, reader = _OURS[target]
         schema = people.schema.from_dict({"columns": people.schema.to_dict()["columns"][:-1]})
         release = released(people.truth.drop("digit"), schema, kind, Budget(epsilon))
-        solve = _projected(release) if target == "dppro" else _own_row(release)
+        solve = reader(release)
         delta, claim = release.card.delta, promised(release.card) or np.inf
     inside = _errors(solve, images, pixels, places)
     outside = _errors(solve, others, pixels, places)
@@ -200,6 +204,29 @@ def _own_row(release: Release) -> Solver:
     """DPRP: its rows span everything, so the equation is the released pixel itself."""
     seen = release.table.to_numpy().astype(np.float64)
     return lambda image, pixel, place: float(seen[place, pixel])
+
+
+def _along(release: Release) -> Solver:
+    """LIP and LOP: of all grey levels, the one that puts the row, clipped as it was, nearest to the released one."""
+    axes, seen = release.arrays["axes"], release.table.to_numpy()
+    bound = even_length(Schema.from_dict(release.card.table_schema).space())
+    levels = np.arange(LEVELS)
+
+    def solve(image: Reals, pixel: int, place: int) -> float:
+        rows = np.tile(image / _TOP - 0.5, (LEVELS, 1))
+        rows[:, pixel] = levels / _TOP - 0.5
+        rows *= np.minimum(1.0, bound / np.linalg.norm(rows, axis=1, keepdims=True))
+        return float(levels[np.linalg.norm(rows @ axes.T - seen[place], axis=1).argmin()])
+
+    return solve
+
+
+_OURS: dict[str, tuple[Mechanism, Callable[[Release], Solver]]] = {
+    "lip": (LIP(components=_RANK, result="coordinates"), _along),
+    "lop": (LOP(components=_RANK), _along),
+    "dppro": (DPPro(), _projected),
+    "dprp": (DPRP(), _own_row),
+}
 
 
 def _population(others: Reals, images: Reals, pixels: Integers) -> Reals:

@@ -199,8 +199,8 @@ def _looks(card: Card, arrays: Mapping[str, Any], rows: int, mechanism: Mechanis
     def preview(share: float, query: Query) -> float:
         return preview_sd(query, space, promise, share=share, rows=rows, fresh=False)
 
-    labels = Schema.from_dict(card.table_schema).labels
-    setting = Setting(space, card.table_rows, card.neighbours, seed, preview, labels)
+    schema = Schema.from_dict(card.table_schema)
+    setting = Setting(space, card.table_rows, card.neighbours, seed, preview, schema.labels, schema)
     for candidate in [mechanism] if mechanism is not None else _candidates(card):
         replay = _Replay(card, arrays, rows)
         try:
