@@ -1,4 +1,4 @@
-"""Estimators for scikit-learn pipelines: a thin coat over `adumbra.release`, with the same door and the same ledger.
+"""Noisy random projections of rows as a pipeline step.
 
 `DPProTransformer.transform` IS a release: each call draws new noise and spends the whole budget on the rows it is
 given. `fit` spends nothing, because it learns nothing from a cell: the ranges are declared, the projection is drawn
@@ -17,41 +17,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from adumbra import api
 from adumbra.core.card import Card
-from adumbra.core.column import Column
-from adumbra.core.errors import InputError
 from adumbra.core.guarantee import DEFAULT_DELTA, Budget, Relation, Unit
 from adumbra.core.query import RowMap
 from adumbra.core.randomness import PublicSeed
-from adumbra.core.schema import Schema, TableInfo
+from adumbra.core.schema import Schema
 from adumbra.core.validation import one_of
 from adumbra.mechanisms.dppro import DPPro
 from adumbra.privacy.ledger import Ledger
+from adumbra.sklearn.declared import DeclaredRows, declared_schema, stand_in, table_of
 
 __all__ = ["DPProTransformer"]
 
 Reals = NDArray[np.float64]
-
-# How messages of scikit-learn begin that name shapes, column names or types. Others may quote cells (text that is
-# no number, a whole array of one dimension) and are replaced.
-_NO_CELLS = (
-    "Found array with",
-    "Input X contains",
-    "X has ",
-    "The feature names",
-    "Expected a 2-dimensional container",
-)
-
-
-class _NotATable(InputError, ValueError):
-    """Bad rows; a ValueError too, since that is what callers of an estimator catch."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +48,7 @@ class _Terms:
     row_bound: float | None
 
 
-class DPProTransformer(
-    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn ships no types
-    TransformerMixin,  # type: ignore[misc]  # the same
-    BaseEstimator,  # type: ignore[misc]  # the same
-):
+class DPProTransformer(DeclaredRows):
     """Noisy random projections of rows, by DPPro, as a pipeline step.
 
     Guarantee: what one `transform` returns is (epsilon, delta) differentially private for the unit and relation, for
@@ -137,15 +116,13 @@ class DPProTransformer(
         self._checked(X, reset=True)
         one_of(tuple(Unit), unit=self.unit)
         one_of(tuple(Relation), relation=self.relation)
-        schema = _schema(self._columns(), self.low, self.high)
+        schema = declared_schema(self._columns(), self.low, self.high)
         budget = Budget(float(self.epsilon), float(self.delta), Unit(self.unit), Relation(self.relation))
         # A copy of a fresh seed has no claim to freshness: the matrix will be used again.
         seed = copy.copy(PublicSeed.fresh()) if self.seed is None else PublicSeed.given(str(self.seed))
         row_bound = None if self.row_bound is None else float(self.row_bound)
-        # One made-up row of declared bounds, so that nothing below can depend on X.
-        stand_in = pl.DataFrame({column.name: [column.low] for column in schema.columns})
         mechanism = DPPro(self.dimension, projection=self.projection)
-        plan = api.plan(stand_in, schema, mechanism, budget, seed=seed, row_bound=row_bound)
+        plan = api.plan(stand_in(schema), schema, mechanism, budget, seed=seed, row_bound=row_bound)
         (query,), (noise,) = plan.queries.values(), plan.calibrations.values()
         if not isinstance(query, RowMap):  # DPPro asks nothing else
             raise TypeError("a projection is a row map")
@@ -165,7 +142,7 @@ class DPProTransformer(
         rows = self._checked(X, reset=False)
         terms = self._terms
         done = api.release(
-            pl.DataFrame(rows, schema=[column.name for column in terms.schema.columns], orient="row"),
+            table_of(rows, terms.schema),
             terms.schema,
             terms.mechanism,
             terms.budget,
@@ -203,69 +180,6 @@ class DPProTransformer(
             np.fill_diagonal(out, 0.0)
         return out
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        return tags
-
     @property
     def _n_features_out(self) -> int:
         return int(self.matrix_.shape[1])
-
-    def _checked(self, X: Any, *, reset: bool) -> Reals:
-        try:
-            return np.asarray(validate_data(self, X, reset=reset, dtype=np.float64), dtype=np.float64)
-        except ValueError as error:
-            if str(error).startswith(_NO_CELLS):
-                raise
-        raise _NotATable(
-            "a table of real numbers in two dimensions, a row for each person and a column for each feature",
-            "text, complex numbers or another shape",
-            "turn text into numbers; Complex data not supported; Reshape your data if it has one dimension",
-        )
-
-    def _columns(self) -> list[str]:
-        """Names for the card: the features' own where they can serve."""
-        names = [str(name) for name in getattr(self, "feature_names_in_", ())]
-        usable = bool(names) and all(names) and len(set(names)) == len(names)
-        return names if usable else [f"x{i}" for i in range(self.n_features_in_)]
-
-    def _transformed(self, Z: Any) -> Reals:
-        rows = np.asarray(Z, dtype=np.float64)
-        if rows.ndim != 2 or rows.shape[1] != self._n_features_out:
-            raise InputError(
-                f"transformed rows of {self._n_features_out} numbers",
-                f"shape {rows.shape}",
-                "pass what this estimator's transform returned",
-            )
-        return rows
-
-
-def _schema(names: list[str], low: ArrayLike, high: ArrayLike) -> Schema:
-    """Number columns with the declared bounds."""
-    lows, highs = (_each(len(names), **bound) for bound in ({"low": low}, {"high": high}))
-    for name, a, b in zip(names, lows, highs, strict=True):
-        if not (np.isfinite(a) and np.isfinite(b) and a < b):
-            raise InputError(
-                f"finite bounds low < high for feature {name}", f"low = {a:g}, high = {b:g}", "declare its public range"
-            )
-    return Schema(
-        TableInfo(),
-        tuple(Column(n, "number", low=float(a), high=float(b)) for n, a, b in zip(names, lows, highs, strict=True)),
-    )
-
-
-def _each(count: int, **named: ArrayLike) -> Reals:
-    """One bound for each feature, from one number or one for each."""
-    ((name, bound),) = named.items()
-    try:
-        values = np.asarray(bound, dtype=np.float64)
-    except (TypeError, ValueError):
-        values = np.empty((0, 0))
-    if values.shape not in ((), (count,)):
-        raise InputError(
-            f"{name} as one number, or {count} numbers, one for each feature",
-            "something else" if values.ndim == 2 else f"shape {values.shape}",
-            f"declare the public bounds of the features in {name}",
-        )
-    return np.broadcast_to(values, (count,))
