@@ -10,7 +10,9 @@ What does not hold (docs/proofs/published-lip.md):
   every row is an exact projection of the record.
 - The noisy second moment alone keeps the claim, with noise up to 2.8 times too large. The proof bounds the largest
   column sum, where independent noise needs the sum over the whole triangle.
-- The experiments subtract the table's mean and divide by the table's largest norm: one record moves every row.
+- The experiments subtract the table's mean and divide by the table's largest norm (`prepared`): one record moves every
+  row.
+- Theorems 3 and 4 compare it with LOP: see `lop` and docs/proofs/published-lop.md.
 - The noise is float64 from a statistical generator.
 
 What the paper leaves open, and how it is read here: the number of directions is the least k of equation (3) at 85 %,
@@ -20,6 +22,7 @@ positive (3) says nothing and one direction is kept. A direction's sign is made 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +31,18 @@ from numpy.typing import NDArray
 from adumbra.core.errors import InputError
 from adumbra.core.validation import at_least, positive
 
-__all__ = ["CONTRIBUTION", "Reduced", "checked", "directions", "leading_rank", "lip", "lip_scale"]
+__all__ = [
+    "CONTRIBUTION",
+    "Reduced",
+    "approximation_error",
+    "checked",
+    "directions",
+    "leading_rank",
+    "lip",
+    "lip_scale",
+    "noise_magnitude",
+    "prepared",
+]
 
 Reals = NDArray[np.float64]
 
@@ -50,6 +64,8 @@ class Reduced:
     """A' (line 3), or the exact A of LOP."""
     scale: float
     """Of the Laplace noise, wherever it was added."""
+    noise: Reals
+    """E1 (line 2), or E2 (line 4): for studies of the noise; the paper publishes neither."""
 
 
 def lip_scale(rows: int, width: int, epsilon: float) -> float:
@@ -93,12 +109,40 @@ def checked(table: Reals) -> tuple[int, int]:
     return table.shape[0], table.shape[1]
 
 
+def prepared(table: Reals) -> Reals:
+    """Section 5: the table's mean subtracted, then all rows divided by the largest norm among them.
+
+    Both are read off the table, so one record moves every row and Theorems 1 and 2 do not speak of what comes out. A
+    table whose rows are all alike comes back as zeros.
+
+    >>> prepared(np.array([[1.0, 0.0], [3.0, 0.0], [2.0, 3.0]])).round(3).tolist()
+    [[-0.5, -0.5], [0.5, -0.5], [0.0, 1.0]]
+    """
+    checked(table)
+    centred = table - table.mean(axis=0)
+    largest = float(np.linalg.norm(centred, axis=1).max())
+    return np.asarray(centred / largest if largest > 0 else centred)
+
+
+def noise_magnitude(run: Reduced) -> float:
+    """N1 or N2 as section 5.1 measures them: the Frobenius norm of the noise. Theorem 3 speaks of its square."""
+    return float(np.linalg.norm(run.noise))
+
+
+def approximation_error(table: Reals, run: Reduced) -> float:
+    """Equation (6): |Z - X|_F, which the paper calls MSE (it is neither squared nor a mean)."""
+    if run.rows.shape != table.shape:
+        raise InputError(f"the table of {run.rows.shape} that was reduced", f"shape {table.shape}", "give that table")
+    return math.sqrt(float(((run.rows - table) ** 2).sum()))
+
+
 def lip(table: Reals, epsilon: float, rank: int | None, rng: np.random.Generator) -> Reduced:
     """Algorithm 1, line by line. `rank` is k; None takes it from equation (3)."""
     rows, width = checked(table)
     scale = lip_scale(rows, width, epsilon)
     upper = np.triu(rng.laplace(0.0, scale, (width, width)))
-    moment = table.T @ table / rows + upper + np.triu(upper, 1).T
+    noise = upper + np.triu(upper, 1).T
+    moment = table.T @ table / rows + noise
     basis = directions(moment, rank)
     coordinates = table @ basis
-    return Reduced(coordinates @ basis.T, coordinates, basis, np.asarray(moment), scale)
+    return Reduced(coordinates @ basis.T, coordinates, basis, np.asarray(moment), scale, noise)
