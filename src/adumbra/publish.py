@@ -122,7 +122,7 @@ class Publication:
             # noise does not compress
             np.savez(self._folder / MODEL, allow_pickle=False, **draft.arrays)
         for name, picture in draft.pictures.items():
-            (self._folder / name).write_text(picture, encoding="utf-8")
+            (self._folder / name).write_text(picture(), encoding="utf-8")
         card = _card(self._facts, measured, draft, self.written)
         files = {p.name: sha256(p) for p in sorted(self._folder.iterdir())}
         card = card.model_copy(update={"files": files})

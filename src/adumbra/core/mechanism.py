@@ -129,8 +129,8 @@ class Draft:
     parameters: dict[str, Any] = field(default_factory=dict)
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """Small tables for the card, by title."""
-    pictures: dict[str, str] = field(default_factory=dict)
-    """SVG pictures for the card, by file name."""
+    pictures: dict[str, Callable[[], str]] = field(default_factory=dict)
+    """What draws the SVG pictures for the card, by file name."""
 
 
 class Mechanism(Protocol):

@@ -245,7 +245,7 @@ class PrincipalAxes:
             arrays,
             parameters=self._parameters(found, setting.space),
             tables={"Components": _components(found)},
-            pictures={"scree.svg": _picture(found)},
+            pictures={"scree.svg": lambda: _picture(found)},
         )
 
     def _parameters(self, found: Spectrum, space: Space) -> dict[str, Any]:
