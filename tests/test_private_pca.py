@@ -555,7 +555,7 @@ class Watch:
 
         def watched(table, *args, **kwargs):
             done = real(table, *args, **kwargs)
-            self.rows[done.card.release_id] = set(table[:, 0].to_list())
+            self.rows[done.card.release_id] = set(np.asarray(table)[:, 0].tolist())
             return done
 
         monkeypatch.setattr(api, "release", watched)

@@ -573,8 +573,8 @@ def test_ticks_are_round_at_every_scale(scale):
 def test_pictures_of_noise_alone_and_of_nothing():
     assert {p.get("class") for p in points(drawn([0.5, -0.5], 2.0, 1))} == {"point kept below", "point left below"}
     assert len(points(drawn([0.0], 0.0, 0, norm=0.0))) == 1
-    assert "2 real by" in drawn([5.0, 4.0], 1.0, 1).get("aria-label")
-    assert "1 real by" in drawn([5.0, 4.0], 1.0, 1, real=1).get("aria-label")
+    assert "2 above the noise" in drawn([5.0, 4.0], 1.0, 1).get("aria-label")
+    assert "1 above the noise" in drawn([5.0, 4.0], 1.0, 1, real=1).get("aria-label")
     for values, edge, kept in (([], 1.0, 0), ([1.0] * (MOST + 1), 1.0, 1), ([math.inf], 1.0, 1), ([1.0], 1.0, 2)):
         with pytest.raises(InputError):
             scree_svg(values, values, values, edge, kept, title="")

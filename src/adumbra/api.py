@@ -11,8 +11,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from adumbra import pipeline
-from adumbra.answer.release import Release
+from adumbra.answer.release import Release, load
 from adumbra.core.centred import Centred
+from adumbra.core.errors import InputError
 from adumbra.core.guarantee import Budget
 from adumbra.core.mechanism import Chooser, Mechanism
 from adumbra.core.randomness import PublicSeed
@@ -92,7 +93,9 @@ def plan(
     return planned
 
 
-def public_axes(table: Any, schema: Schema | str | Path, components: int = 10) -> NDArray[np.float64]:
+def public_axes(
+    table: Any, schema: Schema | str | Path, components: int = 10, *, delimiter: str | None = None
+) -> NDArray[np.float64]:
     """The principal axes of a PUBLIC table, one a row, as a basis for `LOP`. Never call it on the private table.
 
     Rows are encoded by the schema and taken about the middle of the declared ranges, as the private ones will be.
@@ -105,29 +108,35 @@ def public_axes(table: Any, schema: Schema | str | Path, components: int = 10) -
     declared = schema if isinstance(schema, Schema) else Schema.load(schema)
     space = declared.space()
     check_width(space.width)
-    at_least(1, "ask for at least one axis", components=components)
+    kept = at_least(1, "ask for at least one axis", components=components)
+    if kept > space.width:
+        raise InputError(f"at most {space.width} axes, one for each encoded coordinate", f"{kept}", "ask for fewer")
     query = Gram(space.width, view=Centred.about(None, 0.25 * even_length(space), space))
     totals: dict[str, NDArray[np.float64]] = {}
-    for rows in _encoded(table, declared):
+    for rows in _encoded(table, declared, delimiter):
         for name, part in query.answer(rows).items():
             totals[name] = totals.get(name, np.zeros(part.shape)) + part
     second = symmetric(totals["diagonal"], totals.get("upper"))
-    return np.ascontiguousarray(leading(second, min(components, space.width))[1].T)
+    return np.ascontiguousarray(leading(second, kept)[1].T)
 
 
-def project(release: Release, table: Any) -> Any:
+def project(release: Release | str | Path, table: Any, *, delimiter: str | None = None) -> Any:
     """Rows of another table of the same columns along the released axes, exactly: nothing about them is protected.
 
     For analysts with rows of their own. Comes back as a frame of the library the rows came in, columns pc1, pc2, ...
     """
-    axes = release.components
-    along = np.concatenate([axes.along(rows) for rows in _encoded(table, axes.schema)])
+    axes = (release if isinstance(release, Release) else load(release)).components
+    try:
+        along = np.concatenate([axes.along(rows) for rows in _encoded(table, axes.schema, delimiter)])
+    except InputError as error:  # its own remedy is to change the schema, which the release has settled
+        remedy = "give rows with the released columns, the label among them if it was released, and no others"
+        raise InputError(f"rows of the release's columns: {error.expected}", error.got, remedy) from None
     frame = pl.DataFrame({f"pc{i + 1}": along[:, i] for i in range(along.shape[1])})
-    return give_back(frame, open_table(table).native)
+    return give_back(frame, open_table(table, delimiter=delimiter).native)
 
 
-def _encoded(table: Any, schema: Schema) -> Iterator[NDArray[np.float64]]:
-    opened = open_table(table)
+def _encoded(table: Any, schema: Schema, delimiter: str | None) -> Iterator[NDArray[np.float64]]:
+    opened = open_table(table, delimiter=delimiter)
     check_columns(schema, opened.columns, opened.types)
     for frame in opened.batches([column.name for column in schema.released]):
         yield encode(frame, schema).values

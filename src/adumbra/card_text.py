@@ -47,7 +47,7 @@ def card_markdown(card: Card) -> str:
             f"| sampler | integers on a grid of {noise.grid_step:.3g}; slack {noise.slack:.2g}, inside delta |",
         ]
     lines += [
-        f"| row bound | {'none: cells are bounded by their ranges' if card.row_bound is None else card.row_bound} |",
+        *_row_bound(card),
         f"| public seed | `{card.seed.value}` ({card.seed.origin}) |",
         f"| release | {card.release_id}, {card.created}, {card.library} |",
         "",
@@ -89,6 +89,13 @@ def card_markdown(card: Card) -> str:
     return "\n".join(lines)
 
 
+def _row_bound(card: Card) -> list[str]:
+    if card.row_bound is not None:
+        return [f"| row bound | {card.row_bound} |"]
+    cut = any(name.endswith("rows cut to") for name in card.parameters)  # which says it all
+    return [] if cut else ["| row bound | none: cells are bounded by their ranges |"]
+
+
 def _table(title: str, rows: list[dict[str, Any]]) -> list[str]:
     heads = list(rows[0]) if rows else []
     return [
@@ -122,6 +129,10 @@ def _deviations(noise: CardNoise) -> str:
 
 
 def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None:
+        return "no bound"
     if isinstance(value, list):
         return "; ".join(_value(item) for item in value)
     if isinstance(value, dict):

@@ -169,12 +169,13 @@ def project(
     ctx: typer.Context,
     table: Annotated[str, typer.Argument(help="another table of the same columns: your own", metavar="TABLE")],
     out: Annotated[Path, typer.Option(help="CSV or Parquet file to write")],
+    delimiter: Annotated[str | None, typer.Option(help="field separator of a text table, for example ';'")] = None,
     json: JsonOption = False,
 ) -> None:
     """Rows of another table along the released axes, exactly: nothing about those rows is protected."""
     from adumbra.api import project as along_axes
 
-    _write(along_axes(_release(ctx), table), out, json)
+    _write(along_axes(_release(ctx), table, delimiter=delimiter), out, json)
 
 
 @app.command("range")

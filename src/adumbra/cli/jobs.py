@@ -107,6 +107,7 @@ def basis(
     schema: SchemaOption,
     out: Annotated[Path, typer.Option(help="axes.npy to write: one axis a row")],
     components: Annotated[int, typer.Option(help="how many axes")] = 10,
+    delimiter: DelimiterOption = None,
     json: JsonOption = False,
 ) -> None:
     """Principal axes of a PUBLIC table, as a basis for lop. Not private: never run it on the table you protect."""
@@ -116,7 +117,7 @@ def basis(
 
     if os.path.lexists(out) or out.suffix != ".npy":
         raise InputError("a new .npy file", f"{out}", "choose another --out")
-    axes = public_axes(table, schema, components)
+    axes = public_axes(table, schema, components, delimiter=delimiter)
     try:
         with out.open("xb") as file:
             np.save(file, axes, allow_pickle=False)

@@ -70,7 +70,7 @@ def print_plan(facts: dict[str, Any]) -> None:
             ("mechanism", f"{facts['mechanism']}: {facts['releases']}"),
             *([("why this one", facts["choice"])] if facts["choice"] else []),
             ("seed", facts["seed"]),
-            ("row bound", "none: cells are bounded by their ranges" if facts["row_bound"] is None
+            ("row bound", "none given" if facts["row_bound"] is None
              else f"{facts['row_bound']:g} in encoded units"),
         ],
     )  # fmt: skip

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from numbers import Real
 
 from adumbra.core.errors import InputError
 
@@ -18,6 +19,10 @@ def _only(named: Mapping[str, float]) -> tuple[str, float]:
     return name, value
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def positive(remedy: str = "give a positive finite number", /, **named: float) -> float:
     """Return the value if it is finite and above zero.
 
@@ -25,7 +30,7 @@ def positive(remedy: str = "give a positive finite number", /, **named: float) -
     0.5
     """
     name, value = _only(named)
-    if not (math.isfinite(value) and value > 0):
+    if not (_is_number(value) and math.isfinite(value) and value > 0):
         raise InputError(f"{name} > 0 and finite", f"{name} = {value}", remedy)
     return value
 
@@ -33,7 +38,7 @@ def positive(remedy: str = "give a positive finite number", /, **named: float) -
 def between(low: float, high: float, remedy: str, /, **named: float) -> float:
     """Return the value if `low <= value < high`."""
     name, value = _only(named)
-    if not (math.isfinite(value) and low <= value < high):
+    if not (_is_number(value) and math.isfinite(value) and low <= value < high):
         raise InputError(f"{low:g} <= {name} < {high:g}", f"{name} = {value}", remedy)
     return value
 
@@ -41,7 +46,7 @@ def between(low: float, high: float, remedy: str, /, **named: float) -> float:
 def at_least(low: int, remedy: str, /, **named: int) -> int:
     """Return the value if it is an integer of at least `low`."""
     name, value = _only(named)
-    if isinstance(value, bool) or not math.isfinite(value) or int(value) != value or value < low:
+    if not _is_number(value) or not math.isfinite(value) or int(value) != value or value < low:
         raise InputError(f"a whole number {name} >= {low}", f"{name} = {value}", remedy)
     return int(value)
 

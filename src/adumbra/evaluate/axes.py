@@ -60,7 +60,7 @@ def check_axes(release: Release, truth: Table, schema: Schema) -> AxesCheck:
         captured=float(np.trace(axes.T @ moments[0] @ axes)) / max(best, 1e-300),
         subspace_error=subspace_error(axes, true_axes),
         largest_angle=math.degrees(math.asin(min(float(sines.max()), 1.0))),
-        stated_angle=parameters.get("largest angle to the true axes, 95 %"),
+        stated_angle=parameters.get("largest angle to the true span, 95 %"),
         inside=inside,
     )
 

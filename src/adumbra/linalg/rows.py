@@ -208,19 +208,19 @@ _THREADS = _Threads()
 def one_thread_each() -> Iterator[None]:
     """Let the linear algebra use the calling thread only, for callers that bring threads of their own.
 
-    Threads of the library around threads of ours would wait for each other, spinning. The setting is the process's:
-    the first who asks sets it, the last who leaves restores it.
+    Threads of the library around threads of ours would wait for each other, spinning. The setting is the process's,
+    and a thread that has set it sees its own: so everybody sets it, and everybody restores what the first one found.
+    Where several overlap, those who stay longer may go on with more threads: slower, and nothing else.
     """
     state = _THREADS
     with state.lock:
-        if state.wanted == 0:
-            state.controller = state.controller or threadpoolctl.ThreadpoolController()
-            state.limits = state.controller.limit(limits=1, user_api="blas")
+        state.controller = state.controller or threadpoolctl.ThreadpoolController()
+        limits = state.controller.limit(limits=1, user_api="blas")
+        state.limits = state.limits if state.wanted else limits
         state.wanted += 1
     try:
         yield
     finally:
         with state.lock:
             state.wanted -= 1
-            if state.wanted == 0:
-                state.limits.restore_original_limits()
+            state.limits.restore_original_limits()

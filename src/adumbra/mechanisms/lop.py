@@ -20,11 +20,12 @@ from adumbra.core.events import Event
 from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.core.mechanism import Deltas, Door, Draft, Query, Reference, Setting
 from adumbra.core.query import PureNoise, RowMap, contraction
+from adumbra.core.release import CARD, ReleaseFolder
 from adumbra.core.schema import Schema
 from adumbra.core.space import GRID
 from adumbra.core.validation import at_least, one_of
 from adumbra.linalg.projections import ROUNDING
-from adumbra.synthesis.principal import ROWS, cells_of, even_length
+from adumbra.synthesis.principal import ROWS, cells_of, length_of
 
 __all__ = ["LOP"]
 
@@ -84,8 +85,15 @@ class LOP:
     def __post_init__(self) -> None:
         one_of(("coordinates", "approximation"), result=self.result)
         one_of(("laplace", "l2-laplace"), row_noise=self.row_noise)
+        if not isinstance(self.basis, str):
+            raise InputError(
+                "a basis by name: dct, a folder, or a .npy file",
+                f"a {type(self.basis).__name__}",
+                "save the axes with numpy.save and give the path of the file",
+            )
         if self.components is not None:
-            at_least(1, "give the number of axes to keep", components=self.components)
+            kept = at_least(1, "give the number of axes to keep", components=self.components)
+            object.__setattr__(self, "components", kept)
 
     @classmethod
     def challenges(cls) -> tuple[Challenge, ...]:
@@ -122,9 +130,9 @@ class LOP:
     def size(self, setting: Setting) -> tuple[int, int]:
         """One row for each row of the table; the axes go along."""
         kept = self.components or _UNASKED
-        return (setting.rows or 0) + setting.space.width, max(
-            kept, len(setting.space.blocks) * (self.result != "coordinates")
-        )
+        rows, width = max(setting.rows or 1, 1), setting.space.width
+        columns = kept if self.result == "coordinates" else len(setting.space.blocks)
+        return rows, columns + kept * width // rows + 1
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """The noise beside the rows it hides."""
@@ -145,12 +153,15 @@ class LOP:
         noisy = door.measure(ROWS, query)
         columns, batches = tuple(f"pc{i + 1}" for i in range(len(axes))), noisy.batches
         if self.result == "approximation":
-            return self._draft(None, (cells_of(setting.space, batch @ axes) for batch in batches), axes)
-        return self._draft(columns, batches, axes)
+            return self._draft(None, (cells_of(setting.space, batch @ axes) for batch in batches), axes, query.view)
+        return self._draft(columns, batches, axes, query.view)
 
-    def _draft(self, columns: tuple[str, ...] | None, batches: Iterator[Reals], axes: Reals) -> Draft:
+    def _draft(
+        self, columns: tuple[str, ...] | None, batches: Iterator[Reals], axes: Reals, view: Centred | None
+    ) -> Draft:
         parameters: dict[str, Any] = {
             "result": self.result,
+            **({} if view is None else {"published rows cut to": view.bound / GRID}),
             "basis": self._described(),
             "basis sha256": hashlib.sha256(np.ascontiguousarray(axes).tobytes()).hexdigest(),
             "components": len(axes),
@@ -164,12 +175,14 @@ class LOP:
     @lru_cache(maxsize=4)  # noqa: B019 - keys are public and few, and plan, outlook and run ask the same
     def _query(self, setting: Setting) -> RowMap:
         columns = self._columns(setting)
-        if columns.shape[0] != setting.space.width or not np.isfinite(columns).all():
+        if columns.shape[0] != setting.space.width:
             raise InputError(
-                f"a basis of {setting.space.width} finite numbers an axis, one for each encoded coordinate",
+                f"a basis of {setting.space.width} numbers an axis, one for each encoded coordinate",
                 f"{columns.shape[0]} numbers an axis",
                 "give a basis for the columns of this schema",
             )
+        if not np.isfinite(columns).all():
+            raise InputError("a basis of finite numbers", "nan or infinity in it", "give another basis")
         wanted = min(_UNASKED, columns.shape[1]) if self.components is None else self.components
         if columns.shape[1] < wanted:
             raise InputError(
@@ -193,14 +206,14 @@ class LOP:
         space = setting.space
         if setting.neighbours.unit is Unit.CELL:
             return None
-        return Centred.about(None, even_length(space) if space.row_bound is None else space.row_bound / GRID, space)
+        return Centred.about(None, length_of(space, 1.0), space)
 
     def _columns(self, setting: Setting) -> Reals:
         if self.basis == "dct":
             return _waves(setting.space.width, self.components or _UNASKED)
         path = Path(self.basis)
-        if path.is_dir():
-            return _published_axes(path / "model.npz")
+        if path.is_dir() and (path / CARD).exists():
+            return _published_axes(path, setting)
         if path.suffix == ".npy":
             return _loaded(path)
         raise InputError(
@@ -217,21 +230,34 @@ def _waves(width: int, count: int) -> Reals:
     return np.asarray(waves / np.linalg.norm(waves, axis=0))
 
 
-def _published_axes(file: Path) -> Reals:
-    try:
-        with np.load(file, allow_pickle=False) as arrays:
-            return np.asarray(arrays["axes"], dtype=np.float64).T
-    except (OSError, ValueError, KeyError):
+def _published_axes(path: Path, setting: Setting) -> Reals:
+    """The axes of a release, if it is as its card says and of the same encoded columns."""
+    folder = ReleaseFolder.open(path)
+    arrays = folder.arrays()
+    if folder.verify() or "axes" not in arrays:
         raise InputError(
-            "a release with axes (lip, analyze_gauss or power_method)", file.parent.name, "give its folder as --basis"
-        ) from None
+            "a verified release with axes (lip, analyze_gauss, power_method or lop)",
+            f"{path.name}, one of {folder.card.mechanism}",
+            "run adumbra verify; give the folder of such a release as --basis",
+        )
+    theirs = Schema.from_dict(folder.card.table_schema).coordinates
+    if setting.schema is not None and theirs != setting.schema.coordinates:
+        raise InputError(
+            "axes of the same columns and values", f"those of {path.name}, which has others", "give another basis"
+        )
+    return np.asarray(arrays["axes"], dtype=np.float64).T
 
 
 def _loaded(file: Path) -> Reals:
+    if not file.exists():
+        raise InputError("a basis file that exists", file.name, "check the path of --basis")
     try:
-        axes = np.asarray(np.load(file, allow_pickle=False), dtype=np.float64)
-    except (OSError, ValueError, TypeError):
-        raise InputError("a .npy file of numbers, one axis a row", file.name, "write it with numpy.save") from None
+        loaded = np.load(file, allow_pickle=False)
+        if np.iscomplexobj(loaded):
+            raise ValueError
+        axes = np.asarray(loaded, dtype=np.float64)
+    except (OSError, ValueError, TypeError, EOFError):
+        raise InputError("a .npy file of real numbers, one axis a row", file.name, "write it with numpy.save") from None
     if axes.ndim != 2:
         raise InputError("a .npy file of two dimensions, one axis a row", f"shape {axes.shape}", "give axes as rows")
     return axes.T

@@ -72,8 +72,10 @@ class PowerMethod(PrincipalAxes):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(1, "give a number of rounds from 1 to 6", rounds=self.rounds)
-        at_least(0, "give the further directions, 0 or more", oversample=self.oversample)
+        rounds = at_least(1, "give a number of rounds from 1 to 6", rounds=self.rounds)
+        oversample = at_least(0, "give the further directions, 0 or more", oversample=self.oversample)
+        object.__setattr__(self, "rounds", rounds)
+        object.__setattr__(self, "oversample", oversample)
         if self.rounds > _MOST_ROUNDS:
             raise InputError(f"at most {_MOST_ROUNDS} rounds", f"rounds = {self.rounds}", "give fewer --rounds")
 
@@ -90,7 +92,7 @@ class PowerMethod(PrincipalAxes):
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """How large a variance must be to be found."""
         width, carried = setting.space.width, self._carried(setting.space)
-        out = self.rows_to_expect(noise)
+        out = [*self.rows_to_expect(noise), *self.remarks(setting)]
         if setting.rows:
             edge = noise[_round(self.rounds - 1)].sd * (math.sqrt(width) + math.sqrt(carried)) / setting.rows
             out.insert(0, ("noise of the last round", f"hides variances below {edge:.3g}; {self.bound_text(setting)}"))
@@ -134,6 +136,7 @@ class PowerMethod(PrincipalAxes):
             edge=edge,
             real=int((values > norm).sum()),
             sine=None,
+            axis_sines=None,
             trace=None,
         )
 

@@ -38,7 +38,7 @@ from adumbra.mechanisms.lip import LIP
 from adumbra.mechanisms.lop import LOP
 from adumbra.mechanisms.power_method import PowerMethod
 from adumbra.privacy.ledger import Ledger
-from adumbra.sklearn.declared import DeclaredRows, declared_schema, stand_in, table_of
+from adumbra.sklearn.declared import DeclaredRows, declared_schema, stand_in
 
 __all__ = ["PrivatePCA"]
 
@@ -267,9 +267,9 @@ class PrivatePCA(DeclaredRows):
 
     def _fit(self, rows: Reals, terms: _Terms) -> None:
         # a budget that rows cannot have is refused before the axes are paid for (at most 40 are chosen unasked)
-        self._planned(terms, LOP("dct", terms.axes.components or min(self.n_features_in_, 40)))
+        planned = self._planned(terms, LOP("dct", terms.axes.components or min(self.n_features_in_, 40)))
         done = api.release(
-            table_of(rows, terms.schema),
+            rows,
             terms.schema,
             terms.axes,
             terms.budget,
@@ -299,8 +299,10 @@ class PrivatePCA(DeclaredRows):
         self.explained_variance_ratio_ = None if total is None else _shares(self.explained_variance_, total)
         centre = arrays.get("mean")
         self.centre_ = self.mean_ if centre is None else self.mean_ + centre * self.scale_
-        with self._basis() as basis:
-            self.sigma_, self._rows_bound = self._planned(terms, basis)
+        if terms.axes.components is None:  # the noise on a number depends on how many there are, not on the axes
+            with self._basis() as basis:
+                planned = self._planned(terms, basis)
+        self.sigma_, self._rows_bound = planned
 
     def _planned(self, terms: _Terms, basis: LOP) -> tuple[float | None, float]:
         """Noise on a released number (None where none are released) and the length rows are shortened to."""
@@ -325,7 +327,7 @@ class PrivatePCA(DeclaredRows):
         budget = terms.rows_budget
         with self._basis() as basis:
             done = api.release(
-                table_of(rows, terms.schema),
+                rows,
                 terms.schema,
                 basis,
                 budget,

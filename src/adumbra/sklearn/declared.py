@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
@@ -14,7 +13,7 @@ from adumbra.core.column import Column
 from adumbra.core.errors import InputError
 from adumbra.core.schema import Schema, TableInfo
 
-__all__ = ["DeclaredRows", "declared_schema", "stand_in", "table_of"]
+__all__ = ["DeclaredRows", "declared_schema", "stand_in"]
 
 Reals = NDArray[np.float64]
 
@@ -82,14 +81,9 @@ class DeclaredRows(
         return rows
 
 
-def table_of(rows: Reals, schema: Schema) -> pl.DataFrame:
-    """Rows under the names of the schema."""
-    return pl.DataFrame(rows, schema=[column.name for column in schema.columns], orient="row")
-
-
-def stand_in(schema: Schema) -> pl.DataFrame:
+def stand_in(schema: Schema) -> Reals:
     """One made-up row of declared bounds: what is planned with it cannot depend on a private row."""
-    return pl.DataFrame({column.name: [column.low] for column in schema.columns})
+    return np.array([[column.low for column in schema.columns]], dtype=np.float64)
 
 
 def declared_schema(names: list[str], low: ArrayLike, high: ArrayLike) -> Schema:

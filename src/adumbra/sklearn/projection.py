@@ -30,7 +30,7 @@ from adumbra.core.schema import Schema
 from adumbra.core.validation import one_of
 from adumbra.mechanisms.dppro import DPPro
 from adumbra.privacy.ledger import Ledger
-from adumbra.sklearn.declared import DeclaredRows, declared_schema, stand_in, table_of
+from adumbra.sklearn.declared import DeclaredRows, declared_schema, stand_in
 
 __all__ = ["DPProTransformer"]
 
@@ -142,7 +142,7 @@ class DPProTransformer(DeclaredRows):
         rows = self._checked(X, reset=False)
         terms = self._terms
         done = api.release(
-            table_of(rows, terms.schema),
+            rows,
             terms.schema,
             terms.mechanism,
             terms.budget,

@@ -40,10 +40,12 @@ from adumbra.synthesis.columns import check_width, drawing, in_batches, rows_to_
 from adumbra.synthesis.scree import scree_svg
 from adumbra.synthesis.sized import counted_rows, measured_arrays, with_size, with_size_query
 
-__all__ = ["PrincipalAxes", "SecondMomentAxes", "Spectrum", "cells_of", "even_length", "level", "per_row"]
+__all__ = ["PrincipalAxes", "SecondMomentAxes", "Spectrum", "cells_of", "even_length", "length_of", "level", "per_row"]
 
 Reals = NDArray[np.float64]
 MEAN, MOMENT, ROWS = "mean", "second moment", "rows"
+MEASURED = "the mean, measured with noise"
+MIDDLE = "the middle of the declared ranges (0 for a category): the first axis may be the way from there to the rows"
 _MEAN_SHARE = 0.2
 _SHOWN = 40
 """Eigenvalues on the card and in the picture."""
@@ -76,6 +78,8 @@ class Spectrum:
     """Components that stand out of the noise."""
     sine: float | None
     """Bound on the sine of the largest angle between the axes' span and the true one; None where none is known."""
+    axis_sines: Reals | None
+    """The same for each axis alone."""
     trace: float | None
     """Variance of all directions together, where it was measured."""
     mean: Reals | None = None
@@ -99,7 +103,8 @@ class PrincipalAxes:
     def __post_init__(self) -> None:
         one_of(self.results, result=self.result)
         if self.components is not None:
-            at_least(1, "give the number of components to keep", components=self.components)
+            kept = at_least(1, "give the number of components to keep", components=self.components)
+            object.__setattr__(self, "components", kept)
         if self.axes_share == 0:
             raise InputError("axes_share > 0", "axes_share = 0", "give a share, or use lop with a public basis")
         between(0.0, 1.0, "give the share of the budget for the axes, for example 0.5", axes_share=self.axes_share)
@@ -145,11 +150,12 @@ class PrincipalAxes:
         Short: for the direction of a row its length does not matter, while the noise grows with its square. Samples
         need lengths too.
         """
-        return Centred.about(mean, _length(space, 1.0 if self.result == "samples" else 0.25), space)
+        share = 1.0 if self.result == "samples" else 0.25
+        return Centred.about(mean, length_of(space, share, 1.0 if mean is None else 2.0), space)
 
     def rows_view(self, space: Space) -> Centred:
         """Rows as they are published: cut to the owner's bound, or to the length of evenly drawn rows."""
-        return Centred.about(None, _length(space, 1.0), space)
+        return Centred.about(None, length_of(space, 1.0), space)
 
     @property
     def _by_row(self) -> bool:
@@ -196,18 +202,17 @@ class PrincipalAxes:
         return "laplace"
 
     def size(self, setting: Setting) -> tuple[int, int]:
-        """Rows and columns of what is published; the measured numbers go along."""
+        """Rows of what is published, and columns, the measured numbers spread over them."""
         width = setting.space.width
         kept = min(self.components or 10, width)
-        if self._by_row:
-            return (setting.rows or 0) + width, max(kept, width if self.result == "approximation" else 0)
-        return kept + width, width
+        rows = max(setting.rows or 1, 1) if self._by_row else kept
+        return rows, (kept if self.result == "coordinates" else width) + width * width // rows
 
     def expected(
         self, setting: Setting, diagonal: float, off_diagonal: float, noise: Mapping[str, Event]
     ) -> list[tuple[str, str]]:
         """An outlook: where the spectrum of the noise will end, beside the most that a row can hold."""
-        out = self.rows_to_expect(noise)
+        out = [*self.rows_to_expect(noise), *self.remarks(setting)]
         if setting.rows:
             edge = 2 * off_diagonal * math.sqrt(setting.space.width) / setting.rows
             out.insert(
@@ -220,6 +225,14 @@ class PrincipalAxes:
         if ROWS not in noise:
             return []
         return [("noise on a row", f"sd {noise[ROWS].sd:.3g} on each coordinate")]
+
+    def remarks(self, setting: Setting) -> list[tuple[str, str]]:
+        """What an owner may not expect."""
+        if not setting.labels:
+            return []
+        return [
+            ("label", f"{', '.join(setting.labels)} takes part in the axes like any column; role drop leaves it out")
+        ]
 
     def bound_text(self, setting: Setting) -> str:
         """What a row can be."""
@@ -254,14 +267,16 @@ class PrincipalAxes:
             "components": len(found.axes),
             "components above the noise": found.real,
             "noise edge": found.edge,
-            "rows cut to": self.axes_view(space).bound / GRID,
+            "rows cut to": self.axes_view(space, found.mean).bound / GRID,
         }
+        if self._by_row:
+            out["published rows cut to"] = self.rows_view(space).bound / GRID
         if found.trace is not None:
             out["variance of all directions"] = found.trace
         if found.sine is not None:
             sine = min(found.sine, 1.0)
             angle = math.degrees(math.asin(sine))
-            out["largest angle to the true axes, 95 %"] = "no bound" if sine >= 1 else f"{angle:.1f} degrees"
+            out["largest angle to the true span, 95 %"] = "no bound" if sine >= 1 else f"{angle:.1f} degrees"
         if self._by_row:
             out["axes_share"] = self.axes_share
         return out
@@ -291,7 +306,10 @@ class SecondMomentAxes(PrincipalAxes):
         between(0.0, 1.0 + 1e-12, share, contribution=self.contribution)
         if self.rows is not None and self.result != "samples":
             raise InputError("rows with result samples only", f"result {self.result}", "leave --rows out")
-        rows_to_draw(self.rows, 0, 1)  # refuses what is no number of rows
+        if self.rows is not None:
+            object.__setattr__(self, "rows", int(rows_to_draw(self.rows, 0, 1)))  # refuses what is no number of rows
+        if not isinstance(self.centred, bool):
+            raise InputError("centred as true or false", f"centred = {self.centred!r}", "give one of the two")
 
     def lines(self, setting: Setting) -> Mapping[str, float]:
         """The mean where it is subtracted, the second moment, and the rows where they are published."""
@@ -321,11 +339,16 @@ class SecondMomentAxes(PrincipalAxes):
     def size(self, setting: Setting) -> tuple[int, int]:
         """As for the family; or the rows drawn."""
         if self.result == "samples":
-            return self._drawn(setting) + setting.space.width, len(setting.space.blocks)
+            rows = self._drawn(setting)
+            return rows, len(setting.space.blocks) + setting.space.width**2 // rows
         return super().size(setting)
 
     def _drawn(self, setting: Setting) -> int:
         return rows_to_draw(self.rows, setting.rows or 0, setting.space.width)
+
+    def remarks(self, setting: Setting) -> list[tuple[str, str]]:
+        """What an owner may not expect."""
+        return [*super().remarks(setting), ("axes are about", MEASURED if self._with_mean else MIDDLE)]
 
     def _rows_of(self, door: Door, setting: Setting, found: Spectrum) -> tuple[tuple[str, ...] | None, Iterator[Reals]]:
         if self.result == "samples":
@@ -334,7 +357,7 @@ class SecondMomentAxes(PrincipalAxes):
 
     def _parameters(self, found: Spectrum, space: Space) -> dict[str, Any]:
         chosen = {} if self.components is not None else {"contribution": self.contribution}
-        return super()._parameters(found, space) | chosen | {"centred": self._with_mean}
+        return super()._parameters(found, space) | chosen | {"centre": MEASURED if self._with_mean else MIDDLE}
 
     def _law(self) -> Law:
         return "gaussian"
@@ -358,7 +381,8 @@ class SecondMomentAxes(PrincipalAxes):
         norm, trace = noise.norm(level(spread)), float(np.trace(matrix))
         shown = min(width, max(_SHOWN, (self.components or 0) + 1))
         found, vectors = spectrum.leading(matrix, shown)
-        kept = self.components or min(spectrum.chosen(found, trace, noise, self.contribution), shown)
+        real = spectrum.components_above(found, norm)
+        kept = self.components or max(1, min(spectrum.chosen(found, trace, noise, self.contribution), real))
         low, high = per_row(*spectrum.interval(found, norm), rows, spread)
         return Spectrum(
             axes=np.ascontiguousarray(vectors[:, :kept].T),
@@ -367,8 +391,9 @@ class SecondMomentAxes(PrincipalAxes):
             high=high,
             variances=spectrum.debiased(found[:kept], noise),
             edge=noise.edge,
-            real=spectrum.components_above(found, norm),
-            sine=spectrum.angle_bound(found, kept, norm, width) if kept < len(found) or kept == width else None,
+            real=real,
+            sine=spectrum.angle_bound(found, kept, norm, width) if kept < len(found) else None,
+            axis_sines=spectrum.axis_bounds(found, norm, width),
             trace=trace,
             mean=mean,
         )
@@ -385,10 +410,13 @@ def per_row(low: Reals, high: Reals, rows: float, spread: float) -> tuple[Reals,
     return low * (rows / (rows + off)), high * (rows / max(rows - off, 1.0))
 
 
-def _length(space: Space, share: float) -> float:
-    """The owner's row bound, or this share of the length of evenly drawn rows; never more than a row can be."""
+def length_of(space: Space, share: float, most: float = 1.0) -> float:
+    """The owner's row bound, or this share of the length of evenly drawn rows; never more than a row can be.
+
+    `most`: how often the longest row about the middle of the ranges fits into the longest about the centre.
+    """
     if space.row_bound is not None:
-        return space.row_bound / GRID
+        return min(space.row_bound / GRID, most * space.reach / GRID)
     return min(share * even_length(space), space.reach / GRID)
 
 
@@ -422,14 +450,20 @@ def _components(found: Spectrum) -> list[dict[str, Any]]:
         {
             "component": i + 1,
             "variance": float(found.variances[i]),
-            **({} if total is None else {"share": f"{min(float(found.variances[i]) / total, 1.0):.1%}"}),
-            "as measured": float(found.values[i]),
-            "95 % from": float(found.low[i]),
-            "to": float(found.high[i]),
-            "above the noise": "yes" if i < found.real else "no",
+            "variance_low": float(found.low[i]),
+            "variance_high": float(found.high[i]),
+            "measured": float(found.values[i]),
+            **({} if total is None else {"share": min(float(found.variances[i]) / total, 1.0)}),
+            "above_noise": i < found.real,
+            **({} if found.axis_sines is None else {"axis_within_degrees": _degrees(float(found.axis_sines[i]))}),
         }
         for i in range(len(found.axes))
     ]
+
+
+def _degrees(sine: float) -> float | None:
+    """The angle, None where nothing is known of it."""
+    return None if sine >= 1.0 else round(math.degrees(math.asin(sine)), 1)
 
 
 def _picture(found: Spectrum) -> str:

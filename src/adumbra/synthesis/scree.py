@@ -52,7 +52,7 @@ def scree_svg(
     top = 24.0 + 19.0 * len(lines) + 36.0
     frame = _Frame(top, len(seen), *_range(seen, least, most, edge))
     height = top + _HIGH + 52.0
-    words = f"{kept} kept, {above} above the edge of the noise, {certain} real by their error bars"
+    words = f"{kept} kept, {above} above the edge of the noise, {certain} above the noise at 95 %"
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH:g}" height="{height:g}" '
         f'viewBox="0 0 {_WIDTH:g} {height:g}" font-family="system-ui, sans-serif" font-size="12" role="img" '

@@ -72,7 +72,8 @@ class ParquetTable(Table):
 
     @staticmethod
     def _file(opener: Opener) -> pq.ParquetFile:
-        return pq.ParquetFile(opener())
+        # not fetched ahead: what was fetched of every row group would stay in memory until the file is closed
+        return pq.ParquetFile(opener(), pre_buffer=False, buffer_size=1 << 16)
 
     @property
     def types(self) -> dict[str, CellType]:
