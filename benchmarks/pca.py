@@ -12,7 +12,8 @@ those of all threads. On a shared machine look at CPU with one thread first.
 `--wide` takes d = 2,000 and 5,000 at fewer rows. `--memory` streams a Parquet file in a process of its own and shows
 the peak. `--peers` makes a virtual environment for each of diffprivlib (with an older scikit-learn) and OpenDP in
 FOLDER, once, and has them fit the same array in turns with the rest. Peers take the data as it is, bound its rows to
-the same length and publish axes; none of them writes a card or keeps exact integers.
+the same length and publish axes; none of them writes a card or keeps exact integers. Their samplers draw by rejection
+and hardly end where a few directions hold most of the variance, as in this table; `--even` has all alike.
 """
 
 from __future__ import annotations
@@ -157,7 +158,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     rows, columns = options.rows, options.columns
     rng = np.random.default_rng(0)
     table = np.empty((rows, columns))
-    mix = rng.normal(size=(8, columns)) / 8
+    mix = rng.normal(size=(8, columns)) / 8 * (not options.even)
     for start in range(0, rows, 10_000):
         part = table[start : start + 10_000]
         part[:] = np.tanh(rng.normal(size=(len(part), 8)) @ mix + rng.normal(size=part.shape) / 4)
@@ -274,7 +275,7 @@ def child(options: argparse.Namespace, rows: int, columns: int, threads: int, wi
     """`measure` in a process whose libraries have that many threads."""
     command = [sys.executable, __file__, "--child", "--rows", str(rows), "--columns", str(columns)]
     command += ["--threads", str(threads), "--rounds", str(max(1, options.rounds if not wide else options.rounds // 2))]
-    command += ["--wide-child"] * wide + ["--parts"] * options.parts
+    command += ["--wide-child"] * wide + ["--parts"] * options.parts + ["--even"] * options.even
     if options.peers is not None and not wide:
         command += ["--peers", str(options.peers), "--patience", str(options.patience)]
     one = {name: str(threads) for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
@@ -303,6 +304,7 @@ def main() -> None:
     parser.add_argument("--threads", default=f"1,{cores}" if cores > 1 else "1")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--parts", action="store_true", help="also the parts of a release, one by one")
+    parser.add_argument("--even", action="store_true", help="a table whose directions all have the same variance")
     parser.add_argument("--wide", action="store_true", help="d = 2,000 and 5,000")
     parser.add_argument("--memory", action="store_true", help="peak memory, streaming from Parquet")
     parser.add_argument("--peers", type=Path, help="a folder for the peers' environments")
