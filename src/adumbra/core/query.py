@@ -40,7 +40,7 @@ class GaussianRecipe:
 def contraction(basis: NDArray[np.float64], step: float) -> NDArray[np.int64]:
     """Orthonormal columns as whole multiples of `step`, shrunk by a hair so that no row grows under them.
 
-    >>> contraction(np.eye(2), 2.0**-18)[0, 0] * 2.0**-18 > 0.99999
+    >>> bool(contraction(np.eye(2), 2.0**-18)[0, 0] * 2.0**-18 > 0.99999)
     True
     """
     # rounding moves the matrix by at most step/2 an entry, so by step/2 sqrt(entries) in norm
