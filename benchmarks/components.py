@@ -799,6 +799,8 @@ def main() -> None:
         parser.error("give the folder of the data sets with --data, or --quick")
     names = ["made up"] if options.data is None else options.sets.split(",")
     wanted = options.parts.split(",")
+    if options.data is not None and not set(names) <= set(SETS):
+        parser.error(f"--sets takes {', '.join(SETS)}")
     studies = {}
     if {"axes", "centred", "noise", "svm"} & set(wanted):
         studies = {n: made_up() if options.data is None else SETS[n](options.data) for n in names}
