@@ -10,6 +10,7 @@ from typing import ClassVar
 from adumbra.core.events import Event
 from adumbra.core.guarantee import Promise
 from adumbra.core.mechanism import Deltas, Reference, Setting
+from adumbra.core.references import ANALYZE_GAUSS
 from adumbra.synthesis.principal import MOMENT, SecondMomentAxes
 
 __all__ = ["AnalyzeGauss"]
@@ -49,14 +50,7 @@ class AnalyzeGauss(SecondMomentAxes):
         "the number of components that stand out of the noise come with the axes."
     )
     deltas: ClassVar[Deltas] = "positive"
-    cites: ClassVar[tuple[Reference, ...]] = (
-        Reference(
-            "Dwork, Talwar, Thakurta, Zhang (2014), Analyze Gauss, STOC",
-            "@inproceedings{dwork2014analyze, title={Analyze {Gauss}: Optimal Bounds for Privacy-Preserving Principal "
-            "Component Analysis}, author={Dwork, Cynthia and Talwar, Kunal and Thakurta, Abhradeep and Zhang, Li}, "
-            "booktitle={STOC}, year={2014}}",
-        ),
-    )
+    cites: ClassVar[tuple[Reference, ...]] = (ANALYZE_GAUSS,)
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """Where the noise's own spectrum will end."""

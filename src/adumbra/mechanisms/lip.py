@@ -14,6 +14,7 @@ from adumbra.core.events import Event
 from adumbra.core.guarantee import Promise
 from adumbra.core.mechanism import Deltas, Reference, Setting
 from adumbra.core.query import PureNoise
+from adumbra.core.references import LIP_AND_LOP
 from adumbra.core.space import GRID, Space
 from adumbra.core.sums import Gram, Total
 from adumbra.core.validation import one_of
@@ -65,15 +66,7 @@ class LIP(SecondMomentAxes):
         "measured with noise, and cut to a public length. Delta is 0 whatever was allowed."
     )
     deltas: ClassVar[Deltas] = "zero"
-    cites: ClassVar[tuple[Reference, ...]] = (
-        Reference(
-            "Xu, Yang, Bai (2019), Laplace Input and Output Perturbation for Differentially Private Principal "
-            "Components Analysis, Security and Communication Networks",
-            "@article{xu2019laplace, title={Laplace Input and Output Perturbation for Differentially Private Principal "
-            "Components Analysis}, author={Xu, Yahong and Yang, Geng and Bai, Shuangjie}, journal={Security and "
-            "Communication Networks}, year={2019}}",
-        ),
-    )
+    cites: ClassVar[tuple[Reference, ...]] = (LIP_AND_LOP,)
 
     def __post_init__(self) -> None:
         super().__post_init__()

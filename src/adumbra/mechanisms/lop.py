@@ -20,6 +20,7 @@ from adumbra.core.events import Event
 from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.core.mechanism import Deltas, Door, Draft, Query, Reference, Setting
 from adumbra.core.query import PureNoise, RowMap, contraction
+from adumbra.core.references import LIP_AND_LOP
 from adumbra.core.release import CARD, ReleaseFolder
 from adumbra.core.schema import Schema
 from adumbra.core.space import GRID
@@ -72,15 +73,7 @@ class LOP:
     relations: ClassVar[tuple[str, ...]] = ("replace", "zero-out")
     answers: ClassVar[tuple[str, ...]] = ("axes",)
     deltas: ClassVar[Deltas] = "zero"
-    cites: ClassVar[tuple[Reference, ...]] = (
-        Reference(
-            "Xu, Yang, Bai (2019), Laplace Input and Output Perturbation for Differentially Private Principal "
-            "Components Analysis, Security and Communication Networks",
-            "@article{xu2019laplace, title={Laplace Input and Output Perturbation for Differentially Private Principal "
-            "Components Analysis}, author={Xu, Yahong and Yang, Geng and Bai, Shuangjie}, journal={Security and "
-            "Communication Networks}, year={2019}}",
-        ),
-    )
+    cites: ClassVar[tuple[Reference, ...]] = (LIP_AND_LOP,)
 
     def __post_init__(self) -> None:
         one_of(("coordinates", "approximation"), result=self.result)

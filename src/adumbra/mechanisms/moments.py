@@ -14,6 +14,7 @@ from adumbra.core.cells import Cells
 from adumbra.core.events import Event
 from adumbra.core.guarantee import Promise
 from adumbra.core.mechanism import Door, Draft, NoisyParts, Query, Reference, Setting
+from adumbra.core.references import ANALYZE_GAUSS
 from adumbra.core.scores import Linear, Scores
 from adumbra.core.space import CATEGORY_STEPS, HALF
 from adumbra.core.sums import CentreScale, symmetric
@@ -73,14 +74,7 @@ class Moments(DrawnTable):
         "From no paper. It drops DPRP's rows, which carry little at small epsilon, and spends everything on moments of "
         "rows whose centre and scale were themselves measured privately."
     )
-    cites: ClassVar[tuple[Reference, ...]] = (
-        Reference(
-            "Dwork, Talwar, Thakurta, Zhang (2014), Analyze Gauss, STOC",
-            "@inproceedings{dwork2014analyze, title={Analyze {Gauss}: Optimal Bounds for Privacy-Preserving Principal "
-            "Component Analysis}, author={Dwork, Cynthia and Talwar, Kunal and Thakurta, Abhradeep and Zhang, Li}, "
-            "booktitle={STOC}, year={2014}}",
-        ),
-    )
+    cites: ClassVar[tuple[Reference, ...]] = (ANALYZE_GAUSS,)
 
     def lines(self, setting: Setting) -> Mapping[str, float]:
         """A fifth of the budget for centre and scale, the rest for the moments."""
