@@ -23,8 +23,6 @@ from adumbra.linalg.spectrum import (
     chosen,
     components_above,
     debiased,
-    debiased_error,
-    expected_cosine2,
     interval,
     leading,
     principal_angles,
@@ -331,26 +329,17 @@ def test_what_has_no_spectrum_is_refused():
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_debiased_variances_cosines_and_their_errors_are_right_on_average(law):
+def test_debiased_variances_are_right_on_average(law):
     """Width 200, two components clear of the edge and of each other."""
     noise, runs = noise_of(law, 200, spread=0.1), 60
     true = np.array([7.0, 2.6])  # s sqrt d is 1.41
-    seen, cosines = [], []
+    seen = []
     for run in range(runs):
-        _, axes, matrix = spiked(true, noise, [run, len(law)])
-        values, vectors = leading(matrix, 2)
-        seen.append(values)
-        cosines.append(np.sum(vectors * axes, axis=0) ** 2)
+        _, _, matrix = spiked(true, noise, [run, len(law)])
+        seen.append(leading(matrix, 2)[0])
     raw, estimates = np.array(seen), np.array([debiased(values, noise) for values in seen])
     assert (raw.mean(axis=0) / true - 1 > 0.03).all()  # there is something to correct
     assert estimates.mean(axis=0) == pytest.approx(true, rel=0.015)
-    expected = np.mean([expected_cosine2(values, noise) for values in seen], axis=0)
-    assert expected == pytest.approx(np.mean(cosines, axis=0), rel=0.02)
-    assert expected == pytest.approx(1 - 199 * 0.01 / true**2, rel=0.02)
-    errors = np.array([debiased_error(values, noise) for values in seen])
-    spread = estimates.std(axis=0, ddof=1)
-    assert errors.mean(axis=0) == pytest.approx(spread, rel=0.3)  # an sd from 60 runs is known to 9%
-    assert 0.85 < (np.abs(estimates - true) <= 1.96 * errors).mean() <= 1.0
 
 
 def test_narrow_matrices_are_debiased_with_one_direction_less():
@@ -368,16 +357,12 @@ def test_below_the_edge_nothing_is_known():
     noise = noise_of("gaussian", 100)
     values = [noise.edge, 3.0, -5.0]
     assert debiased(values, noise).tolist() == [0.0] * 3
-    assert expected_cosine2(values, noise).tolist() == [0.0] * 3
-    assert debiased_error(values, noise).tolist() == [math.inf] * 3
     just = debiased([noise.edge * (1 + 1e-12)], noise)[0]
     assert just == pytest.approx(noise.edge / 2, rel=0.11)  # half of what is seen
     alone = noise_of("gaussian", 1)
-    assert debiased([5.0], alone).tolist() == [5.0] and expected_cosine2([5.0], alone).tolist() == [1.0]
-    assert debiased_error([5.0], alone) == pytest.approx([ROOT2])
+    assert debiased([5.0], alone).tolist() == [5.0]
     still = SymmetricNoise("gaussian", 9, 0.0, 0.0)
-    assert debiased([2.0, 0.0], still).tolist() == [2.0, 0.0] and expected_cosine2([2.0], still).tolist() == [1.0]
-    assert debiased_error([2.0], still).tolist() == [0.0]
+    assert debiased([2.0, 0.0], still).tolist() == [2.0, 0.0]
 
 
 # ---- bounds that hold for every matrix

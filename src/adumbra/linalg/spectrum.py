@@ -35,8 +35,6 @@ __all__ = [
     "chosen",
     "components_above",
     "debiased",
-    "debiased_error",
-    "expected_cosine2",
     "interval",
     "leading",
     "principal_angles",
@@ -241,28 +239,6 @@ def debiased(values: ArrayLike, noise: SymmetricNoise) -> Reals:
     seen, above = _seen(values, noise)
     within = np.where(above, seen**2 - 4.0 * (noise.width - 1) * noise.spread**2, 0.0)
     return np.where(above, (seen + np.sqrt(within)) / 2.0, 0.0)
-
-
-def expected_cosine2(values: ArrayLike, noise: SymmetricNoise) -> Reals:
-    """Squared cosine to expect between an axis seen and the true one of a component that stands alone.
-
-    1 - (d - 1) s^2 / L^2, L the debiased variance; 0 below the edge. Two components of nearly the same variance mix
-    between themselves, which this does not count: see `angle_bound`.
-    """
-    true = debiased(values, noise)
-    share = np.divide(noise.spread, true, out=np.zeros_like(true), where=true > 0)
-    return np.where(true > 0, 1.0 - (noise.width - 1) * share**2, 0.0)
-
-
-def debiased_error(values: ArrayLike, noise: SymmetricNoise) -> Reals:
-    """Standard error of `debiased`, for components that stand alone; infinite below the edge.
-
-    sqrt 2 s, what noise adds along one axis, divided by the cosine. Holds for wide matrices, where the component
-    seen is nearly normal; `interval` is wider and holds for every matrix and all components at once.
-    """
-    one_axis = max(math.sqrt(2) * (noise.off_diagonal if noise.width > 1 else 0.0), noise.diagonal)
-    cosine = np.sqrt(expected_cosine2(values, noise))
-    return np.divide(one_axis, cosine, out=np.full_like(cosine, np.inf), where=cosine > 0)
 
 
 def _seen(values: ArrayLike, noise: SymmetricNoise) -> tuple[Reals, NDArray[np.bool_]]:
