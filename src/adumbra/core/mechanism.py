@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adumbra.core.challenge import Challenge
+from adumbra.core.column import Value
 from adumbra.core.errors import InputError
 from adumbra.core.events import Event
 from adumbra.core.guarantee import Neighbours, Promise, Relation
@@ -71,6 +72,8 @@ class Setting:
     """Columns the schema calls a label."""
     schema: Schema | None = None
     """What the owner declared; None where a setting is made up from a card."""
+    pure: bool = False
+    """Whether delta is 0, so that noise has Laplace tails."""
 
 
 class Noisy(Protocol):
@@ -119,7 +122,8 @@ class Door(Protocol):
 class Draft:
     """What a mechanism wants published: rows, public arrays, resolved parameters.
 
-    With `columns` the batches hold one number for each of them. Without, the rows are a table of the schema: one number
+    With `columns` the batches hold one number for each of them; for a column with `words` that is the place of a word
+    in their list. Without, the rows are a table of the schema: one number
     for each of its released columns, in grid steps for a number or flag and the position of the value for a category.
     """
 
@@ -131,6 +135,10 @@ class Draft:
     """Small tables for the card, by title."""
     pictures: dict[str, Callable[[], str]] = field(default_factory=dict)
     """What draws the SVG pictures for the card, by file name."""
+    answers: tuple[str, ...] | None = None
+    """What an analyst may ask, where it is less than the mechanism's `answers`."""
+    words: Mapping[str, Sequence[Value]] = field(default_factory=dict)
+    """For columns that hold no numbers: what the numbers of the batches stand for."""
 
 
 class Mechanism(Protocol):

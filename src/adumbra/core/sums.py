@@ -71,6 +71,8 @@ class Sum(ABC):
 
     pure: PureNoise = "laplace"
     """Noise where the promise is pure epsilon."""
+    linear: ClassVar[bool] = True
+    """Whether the answer of a table is the sum of those of its rows, taken one by one."""
 
     @property
     @abstractmethod
@@ -86,8 +88,12 @@ class Sum(ABC):
         """Arrays of whole numbers that add up over batches, in whatever shape is quickest to add."""
 
     def finished(self, total: dict[str, Reals]) -> dict[str, Reals]:
-        """The parts of the answer, from the sum of what was gathered; a selection, nothing is computed."""
+        """The parts of the answer, in whole steps, from the sum of what was gathered."""
         return total
+
+    def revealed(self, noisy: dict[str, Reals]) -> dict[str, Reals]:
+        """What is handed out of the noisy parts: all of them, unless the proof rests on showing less."""
+        return noisy
 
     @abstractmethod
     def describe(self) -> str:

@@ -5,10 +5,10 @@ For rows x, y and z = x - y, the release holds xR + noise. With per-coordinate n
     estimate = |p_x - p_y|^2 - 2 k v
     Var      = Var|zR|^2 + 4 (2v) |z|^2 + k (kurtosis - 1) (2v)^2
 
-where `kurtosis` is that of the difference of two noise draws: 3 for Gaussian, 4.5 for Laplace. With Gaussian noise
-of sd sigma this is DPPro's Theorem 3: 2|z|^4/k + 8 sigma^2 |z|^2 + 8 k sigma^4. Setting its derivative in k to
-zero gives k = |z|^2 / (2 sigma^2) (Lemma 5's value; the paper differentiates in the wrong variable) as long as
-sigma does not depend on k. Derivations: docs/proofs/distances.md.
+where `kurtosis` is that of the difference of two noise draws: 3 for Gaussian, 4.5 for Laplace, near 4 for noise by
+length. With Gaussian noise of sd sigma this is DPPro's Theorem 3: 2|z|^4/k + 8 sigma^2 |z|^2 + 8 k sigma^4. Setting its
+derivative in k to zero gives k = |z|^2 / (2 sigma^2) (Lemma 5's value; the paper differentiates in the wrong variable)
+as long as sigma does not depend on k. Derivations: docs/proofs/distances.md.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 
 from adumbra.linalg.projections import ProjectionKind
 
-__all__ = ["KURTOSIS", "best_dimension", "distance_variance", "projection_factor"]
+__all__ = ["best_dimension", "distance_variance", "kurtosis", "projection_factor"]
 
-KURTOSIS = {"gaussian": 3.0, "laplace": 4.5}
-"""Kurtosis of the difference of two independent draws."""
+_KURTOSIS = {"gaussian": 3.0, "laplace": 4.5}
 
 Reals = NDArray[np.float64]
 
@@ -41,13 +40,23 @@ def projection_factor(kind: ProjectionKind, dimension: int, width: int, columns:
     return 2.0 / dimension * (1.0 - 1.0 / max(parts, 1))
 
 
+def kurtosis(law: str, numbers: int) -> float:
+    """Of the difference of two draws; for noise by length, what the squared length of `numbers` of them goes with.
+
+    Noise by length is Gaussian with a variance drawn for each row; the numbers of a row then vary together.
+    """
+    if law == "l2-laplace":
+        return 3.0 + (numbers + 2.0) / (numbers + 1.0)
+    return _KURTOSIS[law]
+
+
 def distance_variance(
     squared: Reals | float, *, factor: float, dimension: int, noise_variance: float, law: str
 ) -> Reals:
     """Variance of the estimate when the true squared distance is `squared`."""
     rho = np.asarray(squared, dtype=float)
     doubled = 2.0 * noise_variance
-    return np.asarray(factor * rho**2 + 4.0 * doubled * rho + dimension * (KURTOSIS[law] - 1.0) * doubled**2)
+    return np.asarray(factor * rho**2 + 4.0 * doubled * rho + dimension * (kurtosis(law, dimension) - 1.0) * doubled**2)
 
 
 def best_dimension(kind: ProjectionKind, squared: float, sigma: float, width: int) -> float:

@@ -439,7 +439,7 @@ def _summed(
         noisy = noise.add_l2_noise(noises)
     else:
         noisy = [noise.add_noise(law, *each, threads=noise_threads()) for each in noises]
-    return {part.name: values for part, values in zip(query.parts, noisy, strict=True)}
+    return query.revealed({part.name: values for part, values in zip(query.parts, noisy, strict=True)})
 
 
 def _total(rows: PrivateRows, query: Sum, same: _SameTable | None) -> dict[str, Reals]:

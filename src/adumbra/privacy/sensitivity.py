@@ -1,4 +1,4 @@
-"""How far one unit can move each query: the one file where sensitivities are written.
+"""How far one unit can move each query. Sensitivities are written here, those of histograms in `privacy.strategies`.
 
 Every function returns an upper bound that holds for the matrix as rounded, computed from its integers and
 nudged outward by `OUTWARD` wherever float64 had a say. Proofs: docs/proofs/row-map.md, docs/proofs/sums.md,
@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 from adumbra.core.centred import Centred
 from adumbra.core.errors import InputError
 from adumbra.core.guarantee import Neighbours, Relation, Unit
+from adumbra.core.histogram import Histogram, TailChoice, TailSize
 from adumbra.core.query import RowMap
 from adumbra.core.space import CATEGORY_STEPS, GRID, Block, Space
 from adumbra.core.sums import CentreScale, Count, Gram, GramTimes, Moments, RowsAndGram, Sum, Tables, Total
+from adumbra.privacy.strategies import histogram, tail_choice, tail_size
 
 __all__ = ["OUTWARD", "Query", "bounds", "row_distance", "sensitivity"]
 
@@ -325,7 +327,10 @@ _SUMS: dict[type, Callable[[Any, Space, Relation, Norm], float]] = {
     Count: _count,
     Gram: _gram,
     GramTimes: _gram_times,
+    Histogram: histogram,
     Moments: _moments,
     Tables: _tables,
+    TailChoice: tail_choice,
+    TailSize: tail_size,
     Total: _total,
 }

@@ -1,0 +1,172 @@
+"""A domain: the cells of one declared column, or of a cross-product of several, and where a value falls in them.
+
+A position along a column is counted in cells, from 0 to their number: cell c reaches from c to c + 1. Where cells are
+bins of a number, a position may fall inside one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adumbra.core.cells import Cells, Groups, cell_count
+from adumbra.core.column import Column, Value
+from adumbra.core.errors import InputError
+from adumbra.core.histogram import LARGEST_DOMAIN
+from adumbra.core.schema import Schema
+from adumbra.core.space import HALF, MOST_LEVELS, Space
+
+__all__ = ["DEFAULT_BINS", "Domain"]
+
+DEFAULT_BINS = 64
+"""Cells of a number that is not a small whole number, where nothing was asked for."""
+_YES, _NO = ("true", "1", "yes", "y", "t"), ("false", "0", "no", "n", "f")
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """Columns and their cells, in C order: the last column changes fastest."""
+
+    columns: tuple[Column, ...]
+    groups: Groups
+
+    @staticmethod
+    def of(schema: Schema, space: Space, names: Sequence[str] = (), bins: int | None = None) -> Domain:
+        """Of the columns named, or all; a number has `bins` equal cells, or one for each of few whole numbers."""
+        blocks = {block.column: block for block in space.blocks}
+        for name in names:
+            if name not in blocks:
+                raise InputError(
+                    "columns of the schema that are released",
+                    repr(name),
+                    f"use some of: {', '.join(list(blocks)[:10])}",
+                )
+        chosen = [blocks[name] for name in dict.fromkeys(names or blocks)]
+        counts = [cell_count(b, bins or DEFAULT_BINS, MOST_LEVELS if bins is None else bins) for b in chosen]
+        if math.prod(counts) > LARGEST_DOMAIN:
+            sizes = ", ".join(f"{b.column} {n}" for b, n in zip(chosen[:10], counts, strict=False))
+            raise InputError(
+                f"a domain of at most {LARGEST_DOMAIN} cells",
+                f"{_product(counts)} cells ({sizes}{', ...' if len(chosen) > 10 else ''})",
+                "name fewer columns with --columns A,B, or ask for fewer --bins",
+            )
+        return Domain(tuple(schema.column(b.column) for b in chosen), Groups(Cells(tuple(chosen), tuple(counts))))
+
+    @staticmethod
+    def from_card(schema: Schema, facts: Mapping[str, Any]) -> Domain:
+        """The domain that `facts` describes."""
+        blocks = {block.column: block for block in schema.space(None).blocks}
+        cells = Cells(tuple(blocks[name] for name in facts["columns"]), tuple(int(n) for n in facts["cells"]))
+        return Domain(tuple(schema.column(name) for name in facts["columns"]), Groups(cells))
+
+    def facts(self) -> dict[str, Any]:
+        """For the card."""
+        return {"columns": [column.name for column in self.columns], "cells": list(self.shape)}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Cells of each column."""
+        return self.groups.cells.counts
+
+    @property
+    def size(self) -> int:
+        """Cells of the domain."""
+        return self.groups.count
+
+    @property
+    def unordered(self) -> tuple[int, ...]:
+        """Axes of categories and flags, along which nobody asks for ranges."""
+        return tuple(axis for axis, column in enumerate(self.columns) if column.kind != "number")
+
+    def axis(self, name: str) -> int:
+        """Which axis a column is."""
+        for index, column in enumerate(self.columns):
+            if column.name == name:
+                return index
+        raise InputError(
+            "a column of the domain that was counted",
+            repr(name),
+            f"use one of: {', '.join(column.name for column in self.columns)}",
+        )
+
+    def between(self, name: str, low: float, high: float) -> tuple[float, float]:
+        """Positions of the values from `low` to `high`, both included."""
+        axis = self.axis(name)
+        column, count = self.columns[axis], self.shape[axis]
+        if column.kind != "number":
+            raise InputError("a number column for a range", f"{name}, a {column.kind}", f"write {name}=VALUE instead")
+        if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+            raise InputError(
+                f"a range of {name} from a number to one not below it", f"{low:g} to {high:g}", "swap them"
+            )
+        least, most = cast(float, column.low), cast(float, column.high)
+        if self.by_value(axis):
+            first, last = max(math.ceil(low), least), min(math.floor(high), most)
+            return (first - least, last - least + 1.0) if first <= last else (0.0, 0.0)
+        if column.integer:  # a whole number stands for what rounds to it
+            low, high = math.ceil(low) - 0.5, math.floor(high) + 0.5
+        start, stop = ((np.clip(end, least, most) - least) / (most - least) * count for end in (low, high))
+        return (float(start), float(stop)) if start <= stop else (0.0, 0.0)
+
+    def value(self, name: str, text: str) -> tuple[float, float]:
+        """Positions of one value: of a category, a flag, or a number that has a cell for each value."""
+        axis = self.axis(name)
+        column = self.columns[axis]
+        if column.kind == "category":
+            values = [str(v) for v in column.values]
+            if text not in values:
+                raise InputError(f"one of the declared values of {name}", f"{text!r}", "see the schema on the card")
+            place = values.index(text)
+        elif column.kind == "flag":
+            if text.lower() not in (*_YES, *_NO):
+                raise InputError(f"yes or no for the flag {name}", f"{text!r}", "write yes or no")
+            place = int(text.lower() in _YES)
+        else:
+            try:
+                number = float(text)
+            except ValueError:
+                number = math.nan
+            if not math.isfinite(number):
+                raise InputError(f"a number for {name}", f"{text!r}", f"write {name}=40, say")
+            return self.between(name, number, number)
+        return float(place), place + 1.0
+
+    def by_value(self, axis: int) -> bool:
+        """Whether each cell of a column is one value."""
+        return self.groups.cells.level_positions(axis) is not None or self.columns[axis].kind != "number"
+
+    def listed(self) -> tuple[tuple[str, ...], NDArray[np.float64], dict[str, list[Value]]]:
+        """All cells, one a row, for a release: names, numbers, and for each column of words what its numbers stand for.
+
+        A value has one column; a bin two, where it begins and where it ends.
+        """
+        names: list[str] = []
+        parts: list[NDArray[np.float64]] = []
+        words: dict[str, list[Value]] = {}
+        places = np.unravel_index(np.arange(self.size), self.shape)
+        for axis, (column, place) in enumerate(zip(self.columns, places, strict=True)):
+            if column.kind == "number":
+                low, high = cast(float, column.low), cast(float, column.high)
+                if self.by_value(axis):
+                    names.append(column.name)
+                    parts.append(place.astype(np.float64))
+                    words[column.name] = [int(low) + i for i in range(self.shape[axis])]
+                else:
+                    edges = low + (self.groups.cells.edges(axis) + HALF) / (2 * HALF) * (high - low)
+                    names += [f"{column.name}_from", f"{column.name}_to"]
+                    parts += [edges[place], edges[place + 1]]
+            else:
+                names.append(column.name)
+                parts.append(place.astype(np.float64))
+                words[column.name] = list(column.values) if column.kind == "category" else [False, True]
+        return tuple(names), np.stack(parts, axis=1), words
+
+
+def _product(counts: Sequence[int]) -> str:
+    size = math.prod(counts)
+    return str(size) if size < 10**9 else f"about 10^{len(str(size)) - 1}"

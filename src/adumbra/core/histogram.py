@@ -1,0 +1,173 @@
+"""Questions about the counts of a domain: the cells of one column, or of a cross-product of several.
+
+Every row counts 1 in one cell (a row with an empty flag or category in no cell). What is measured is a linear
+combination of the counts for every number of a public strategy: the counts themselves, sums over a tree, wavelet
+coefficients, a random sketch. The counts are added up first, in whole numbers, and the strategy is applied to them
+once, exactly; `privacy.strategies` says how far one row can move the result.
+
+`TailChoice` and `TailSize` are the two questions that are not linear. They look at the same counts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adumbra.core.cells import Groups
+from adumbra.core.query import PureNoise
+from adumbra.core.sums import COUNT_STEPS, Part, Sum
+
+__all__ = ["LARGEST_DOMAIN", "Histogram", "Strategy", "TailChoice", "TailSize", "spectrum_tails"]
+
+Reals = NDArray[np.float64]
+
+LARGEST_DOMAIN = 2**20
+"""Cells of a domain, at most."""
+_ROWS_IN_A_SPECTRUM = 2.0**20
+"""`Part.largest` of what goes through a float64 transform: at most 2^33 rows, whose rounding is below a step."""
+
+
+class Strategy(Protocol):
+    """Public whole-number combinations of the counts."""
+
+    @property
+    def cells(self) -> int:
+        """Cells of the domain."""
+
+    @property
+    def numbers(self) -> int:
+        """How many combinations."""
+
+    @property
+    def step(self) -> float:
+        """What one whole step of an answer stands for."""
+
+    @property
+    def largest(self) -> float:
+        """Most that one count adds to any number on the way, in steps."""
+
+    def exact(self, counts: Reals) -> Reals:
+        """All combinations of these counts, in whole steps: exact while `largest` times the rows stays below 2^53."""
+
+    def describe(self) -> str:
+        """A few words for a plan."""
+
+
+class _OfCounts(Sum):
+    """A question that is answered from the counts of a domain."""
+
+    domain: Groups
+
+    def gathered(self, batch: Reals) -> dict[str, Reals]:
+        """The counts."""
+        cell = self.domain.of(batch)
+        return {"counts": np.bincount(cell[cell >= 0], minlength=self.domain.count).astype(np.float64)}
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram(_OfCounts):
+    """The numbers of a strategy, all with noise of one scale."""
+
+    domain: Groups
+    strategy: Strategy
+    pure: PureNoise = "laplace"
+
+    def __post_init__(self) -> None:
+        if self.strategy.cells != self.domain.count:
+            raise ValueError(f"a strategy for {self.strategy.cells} cells cannot measure {self.domain.count}")
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """`measured`: one number for each combination."""
+        strategy = self.strategy
+        return (Part("measured", (strategy.numbers,), 1.0, strategy.step, strategy.largest),)
+
+    def finished(self, total: dict[str, Reals]) -> dict[str, Reals]:
+        """The strategy, applied to the counts."""
+        return {"measured": self.strategy.exact(total["counts"])}
+
+    def describe(self) -> str:
+        """A few words for a plan."""
+        return f"{self.strategy.describe()} of {self.domain.count} cells"
+
+
+def spectrum_tails(counts: Reals) -> Reals:
+    """For k = 0, 1, ...: length of what is left of the counts without their k lowest frequencies and their mean.
+
+    The real Fourier coefficients are those of an orthonormal basis, so a count that changes by 1 moves each by at most
+    1 and a row that changes its cell by at most sqrt(2).
+
+    >>> spectrum_tails(np.array([3.0, 1.0, 3.0, 1.0])).round(6).tolist()
+    [2.0, 2.0, 0.0]
+    """
+    cells = len(counts)
+    energy = np.square(np.abs(np.fft.rfft(counts))) / cells
+    energy[1 : (cells + 1) // 2] *= 2.0  # a frequency and its mirror image; the highest of an even number has none
+    # summed from the highest down, never as a difference: what is small stays exact beside what is large
+    return np.asarray(np.sqrt(np.append(np.cumsum(energy[:0:-1])[::-1], 0.0)))
+
+
+@dataclass(frozen=True, eq=False)
+class TailChoice(_OfCounts):
+    """How many frequencies to keep: the candidate with the least tail plus public cost, by noisy minimum.
+
+    Every candidate's score gets noise and only the place of the smallest is handed out, which is why the whole list
+    costs no more than twice one score (docs/proofs/strategies.md).
+    """
+
+    domain: Groups
+    candidates: tuple[int, ...]
+    costs: tuple[float, ...]
+
+    linear: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        most = self.domain.count // 2
+        if not self.candidates or len(self.candidates) != len(self.costs) or max(self.candidates) > most:
+            raise ValueError(f"candidates from 0 to {most}, each with a cost")
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """One score for each candidate."""
+        return (Part("scores", (len(self.candidates),), 1.0, 1 / COUNT_STEPS, _ROWS_IN_A_SPECTRUM),)
+
+    def finished(self, total: dict[str, Reals]) -> dict[str, Reals]:
+        """Scores, in whole steps."""
+        tails = spectrum_tails(total["counts"])[list(self.candidates)]
+        return {"scores": np.floor(tails * COUNT_STEPS) + np.floor(np.array(self.costs) * COUNT_STEPS)}
+
+    def revealed(self, noisy: dict[str, Reals]) -> dict[str, Reals]:
+        """The place of the smallest score, and nothing else."""
+        return {"choice": np.array([float(np.argmin(noisy["scores"]))])}
+
+    def describe(self) -> str:
+        """A few words for a plan."""
+        return f"choice among {len(self.candidates)} numbers of frequencies"
+
+
+@dataclass(frozen=True, eq=False)
+class TailSize(_OfCounts):
+    """The length of what is left without the `kept` lowest frequencies."""
+
+    domain: Groups
+    kept: int
+
+    linear: ClassVar[bool] = False
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """One number."""
+        return (Part("tail", (1,), 1.0, 1 / COUNT_STEPS, _ROWS_IN_A_SPECTRUM),)
+
+    def finished(self, total: dict[str, Reals]) -> dict[str, Reals]:
+        """The tail, in whole steps."""
+        return {"tail": np.array([math.floor(float(spectrum_tails(total["counts"])[self.kept]) * COUNT_STEPS)]) * 1.0}
+
+    def describe(self) -> str:
+        """A few words for a plan."""
+        return "size of what the frequencies leave out"

@@ -1,0 +1,253 @@
+"""How far one row can move each strategy for a histogram. Proofs: docs/proofs/strategies.md.
+
+A row counts 1 in one cell, or in none if a flag or category of the domain is empty. So a row that comes or goes moves
+the answer by one column of the strategy, and a row that is replaced by the difference of two columns, or by one. Each
+function returns both, for L1 and L2, in real units.
+
+`Identity`, `Haar` and `Tree` have exact formulas. A sketch is searched exhaustively over all pairs of cells while that
+is cheap; above, signs and hadamard have exact or all but exact formulas, and the others a bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adumbra.core.guarantee import Relation
+from adumbra.core.histogram import Histogram, TailChoice, TailSize
+from adumbra.core.sums import COUNT_STEPS
+from adumbra.linalg.dictionaries import hadamard
+from adumbra.linalg.rows import compiled
+from adumbra.linalg.sensing import Dense, Fourier, Hadamard, Sensing, SparseSigns
+from adumbra.linalg.strategies import Haar, Identity, Tree, Waves, padded
+
+__all__ = ["Moves", "histogram", "moves", "tail_choice", "tail_size"]
+
+Integers = NDArray[np.int64]
+
+_ALL_PAIRS = 2**29
+"""Entries compared in a search over all pairs of cells, at most."""
+_PRODUCTS = 2**38
+"""Products of a matrix with itself, at most."""
+_LOOKED_UP = 2**28
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Largest L1 and L2 norms of one column, and of the difference of two columns (or of one, where that is more)."""
+
+    one_l1: float
+    one_l2: float
+    two_l1: float
+    two_l2: float
+
+    def of(self, relation: Relation, norm: str) -> float:
+        """What one row can do."""
+        if relation is Relation.ADD_REMOVE:
+            return self.one_l1 if norm == "l1" else self.one_l2
+        # An emptied row may count in no cell, or in another: a number's middle, or its fallback.
+        return max(self.one_l1, self.two_l1) if norm == "l1" else max(self.one_l2, self.two_l2)
+
+
+def histogram(query: Histogram, space: Any, relation: Relation, norm: str) -> float:
+    """As `privacy.sensitivity` wants it.
+
+    An emptied row counts in no cell where the domain has a flag or category without a fallback: it then just goes.
+    """
+    if relation is Relation.ZERO_OUT and _emptied_is_nowhere(query):
+        relation = Relation.ADD_REMOVE
+    return moves(cast(Hashable, query.strategy)).of(relation, norm)
+
+
+def _emptied_is_nowhere(query: Histogram) -> bool:
+    return any(block.kind != "number" and block.fallback is None for block in query.domain.cells.blocks)
+
+
+@lru_cache(maxsize=64)  # by identity: a strategy cannot change, and is asked about again and again
+def moves(strategy: Hashable) -> Moves:
+    """Of the strategies known here; another has no bound, and so no noise."""
+    if isinstance(strategy, Identity):
+        return Moves(1.0, 1.0, 2.0 if strategy.cells > 1 else 0.0, math.sqrt(2.0) if strategy.cells > 1 else 0.0)
+    if isinstance(strategy, Haar):
+        return _haar(strategy)
+    if isinstance(strategy, Tree):
+        return _tree(strategy)
+    if isinstance(strategy, Waves):  # orthonormal rows over the root of their number, and |v|_1 <= sqrt(numbers) |v|_2
+        root = math.sqrt(strategy.numbers)
+        return Moves(1.0, 1.0 / root, math.sqrt(2.0), math.sqrt(2.0) / root)
+    if isinstance(strategy, Sensing):
+        return _sketch(strategy)
+    raise TypeError(f"no bound is known for {type(strategy).__name__}")
+
+
+def _haar(strategy: Haar) -> Moves:
+    """Every column has one +-1 at each level of each axis, and the total.
+
+    Of two columns, those entries cancel that stand in the same place with the same sign: none where the cells differ
+    along a plain axis; else the fewest where they lie in different halves of every axis, and then half of the 2^d
+    entries of totals and roots do.
+    """
+    levels = [padded(n)[1] for axis, n in enumerate(strategy.shape) if n > 1 and axis not in strategy.plain]
+    entries = math.prod(1 + level for level in levels)
+    same = 0.0 if _differ_plainly(strategy) else 2.0 ** (len(levels) - 1)
+    if strategy.cells == 1:
+        return Moves(1.0, 1.0, 0.0, 0.0)
+    return Moves(float(entries), math.sqrt(entries), 2.0 * (entries - same), math.sqrt(2.0 * entries))
+
+
+def _tree(strategy: Tree) -> Moves:
+    """Every column has a one at each level of each axis; two columns share at least the roots' one.
+
+    Cells that differ along a plain axis share none.
+    """
+    entries = math.prod(strategy.levels(axis) for axis in range(len(strategy.shape)))
+    if strategy.cells == 1:
+        return Moves(1.0, 1.0, 0.0, 0.0)
+    apart = entries if _differ_plainly(strategy) else entries - 1
+    return Moves(float(entries), math.sqrt(entries), 2.0 * apart, math.sqrt(2.0 * apart))
+
+
+def _differ_plainly(strategy: Haar | Tree) -> bool:
+    return any(strategy.shape[axis] > 1 for axis in strategy.plain)
+
+
+def _sketch(sketch: Sensing) -> Moves:
+    """Columns times the rows' weights."""
+    if sketch.cells**2 * sketch.numbers <= _ALL_PAIRS:
+        whole = sketch.columns(np.arange(sketch.cells)) * sketch.gains[:, None]
+        found = _all_pairs(np.ascontiguousarray(whole.T.astype(np.float64)))
+        unit = sketch.step * sketch.fine
+        return Moves(*(float(value) * unit for value in found))
+    one = _longest_column(sketch)
+    two_l1, two_l2 = _widest(sketch)
+    return Moves(*one, min(2.0 * one[0], two_l1), min(2.0 * one[1], two_l2))
+
+
+@compiled
+def _all_pairs(columns: Any) -> Any:
+    """Largest L1 and L2 norm of a column, and of a difference of two. Whole numbers, but for the roots."""
+    cells, numbers = columns.shape
+    one_l1, one_square, two_l1, two_square = 0.0, 0.0, 0.0, 0.0
+    for i in range(cells):
+        total, square = 0.0, 0.0
+        for j in range(numbers):
+            total += abs(columns[i, j])
+            square += columns[i, j] * columns[i, j]
+        one_l1, one_square = max(one_l1, total), max(one_square, square)
+        for other in range(i):
+            total, square = 0.0, 0.0
+            for j in range(numbers):
+                change = columns[i, j] - columns[other, j]
+                total += abs(change)
+                square += change * change
+            two_l1, two_square = max(two_l1, total), max(two_square, square)
+    return one_l1, math.sqrt(one_square), two_l1, math.sqrt(two_square)
+
+
+def _blocks(sketch: Sensing) -> Any:
+    size = max(1, 2**22 // max(sketch.numbers, 1))
+    for start in range(0, sketch.cells, size):
+        cells = np.arange(start, min(start + size, sketch.cells))
+        yield (sketch.columns(cells) * sketch.gains[:, None]).astype(np.float64)
+
+
+def _longest_column(sketch: Sensing) -> tuple[float, float]:
+    unit, gains = sketch.step * sketch.fine, sketch.gains.astype(np.float64)
+    if isinstance(sketch, Hadamard) or (isinstance(sketch, Dense) and sketch.kind == "signs"):
+        return unit * float(gains.sum()), unit * math.sqrt(float(np.square(gains).sum()))
+    if isinstance(sketch, SparseSigns):
+        chosen = gains[sketch.places]
+        return unit * float(chosen.sum(axis=1).max()), unit * math.sqrt(float(np.square(chosen).sum(axis=1).max()))
+    if isinstance(sketch, Fourier) and sketch.cells * sketch.numbers > _LOOKED_UP:
+        # cosine and sine of an angle: |a| + |b| <= sqrt(2), and squares that add up to 1; rounded, a step more each
+        pairs = np.maximum(*np.split(gains, 2))
+        most = sketch.entry + 1.0
+        return unit * most * math.sqrt(2.0) * float(pairs.sum()), unit * most * math.sqrt(float((pairs**2).sum()))
+    longest, square = 0.0, 0.0
+    for columns in _blocks(sketch):
+        longest = max(longest, float(np.abs(columns).sum(axis=0).max()))
+        square = max(square, float(np.square(columns).sum(axis=0).max()))
+    return unit * longest, unit * math.sqrt(square)
+
+
+def _widest(sketch: Sensing) -> tuple[float, float]:
+    """Differences of two columns: L1 and L2, infinite where only twice one column is known."""
+    unit, gains = sketch.step * sketch.fine, sketch.gains.astype(np.float64)
+    if isinstance(sketch, Hadamard):
+        # Two columns agree or not as their cells' exclusive or says, up to the signs of the cells, which may be either.
+        return tuple(  # type: ignore[return-value]  # two numbers
+            unit * root(weight.sum() + np.abs(_signed(sketch, weight)).max())
+            for weight, root in ((gains, float), (2.0 * gains**2, lambda square: math.sqrt(float(square))))
+        )
+    if isinstance(sketch, Dense) and sketch.cells**2 * sketch.numbers <= _PRODUCTS:
+        return _by_products(sketch)
+    if isinstance(sketch, Fourier):
+        # |e^ia -+ e^ib|^2 = 2 -+ 2 cos(a - b): the sum over frequencies is a transform of their squared weights
+        pairs = np.maximum(*np.split(gains, 2)) ** 2
+        full = np.zeros(sketch.cells)
+        full[sketch.frequencies] = pairs
+        agree = float(np.abs(np.fft.rfft(full).real[1:]).max())
+        # a rounded column is within half a step in each of its entries
+        rounding = math.sqrt(2.0 * float(pairs.sum()))
+        wide = unit * (sketch.entry * math.sqrt(2.0 * (float(pairs.sum()) + agree)) * (1.0 + 1e-9) + rounding)
+        return math.sqrt(sketch.numbers) * wide, wide
+    return math.inf, math.inf
+
+
+def _signed(sketch: Hadamard, weight: Any) -> Any:
+    """For every exclusive or of two cells but 0: the rows' weights, signed by whether the columns agree in them."""
+    full = np.zeros(padded(sketch.cells)[0])
+    full[sketch.rows] = weight
+    hadamard(full)
+    return full[1:]
+
+
+def _by_products(sketch: Dense) -> tuple[float, float]:
+    """All inner products of columns, in pieces: exact for signs; for L1 of other entries through the L2 norm."""
+    unit, gains = sketch.step * sketch.fine, sketch.gains.astype(np.float64)
+    if sketch.kind == "signs":
+        # whole numbers below 2^24 are exact in float32 too
+        small = float(np.square(gains).sum()) < 2.0**24
+        matrix: Any = sketch.matrix.astype(np.float32 if small else np.float64)
+        total, square = float(gains.sum()), float(np.square(gains).sum())
+        agree = _least_product(matrix, gains)
+        squares = agree if bool((sketch.gains == 1).all()) else _least_product(matrix, np.square(gains))
+        return unit * (total - agree), unit * math.sqrt(2.0 * (square - squares))
+    matrix = sketch.matrix * gains[:, None]
+    lengths = np.square(matrix).sum(axis=0)
+    widest = 0.0
+    for start in range(0, sketch.cells, 512):
+        products = matrix[:, start : start + 512].T @ matrix
+        widest = max(widest, float((lengths[start : start + 512, None] + lengths[None, :] - 2.0 * products).max()))
+    wide = unit * math.sqrt(widest) * (1.0 + 1e-9)
+    return math.sqrt(sketch.numbers) * wide, wide
+
+
+def _least_product(matrix: Any, weights: Any) -> float:
+    """The smallest weighted inner product of two columns."""
+    weighted = matrix * weights.astype(matrix.dtype)[:, None]
+    pieces = range(0, matrix.shape[1], 512)
+    return min(float((weighted[:, start : start + 512].T @ matrix).min()) for start in pieces)
+
+
+def tail_choice(query: TailChoice, space: Any, relation: Relation, norm: str) -> float:
+    """Twice what one score can move: the noisy minimum's own proof, for any number of candidates."""
+    if norm != "l1":
+        raise ValueError("a noisy choice is proved for Laplace noise only")
+    return 2.0 * _tail(relation)
+
+
+def tail_size(query: TailSize, space: Any, relation: Relation, norm: str) -> float:
+    """What the tail can move."""
+    return _tail(relation)
+
+
+def _tail(relation: Relation) -> float:
+    """The length of a part of an orthonormal transform; one step for cutting to whole steps, one for float64."""
+    return (1.0 if relation is Relation.ADD_REMOVE else math.sqrt(2.0)) + 2.0 / COUNT_STEPS

@@ -1,0 +1,177 @@
+"""What all mechanisms that count the cells of a domain have in common: the domain, and a table of its cells."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adumbra.core.challenge import Challenge, emptied
+from adumbra.core.domain import Domain
+from adumbra.core.events import Event
+from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
+from adumbra.core.histogram import Histogram, Strategy
+from adumbra.core.mechanism import Deltas, Door, Draft, NoisyParts, Query, Setting
+from adumbra.core.query import PureNoise
+from adumbra.core.schema import Schema
+from adumbra.core.validation import at_least
+from adumbra.synthesis.columns import parse_label
+from adumbra.synthesis.forecast import Forecast, forecasts
+
+__all__ = ["COUNTS", "Counted", "Decoded", "OneMeasurement", "domain_of"]
+
+Reals = NDArray[np.float64]
+COUNTS = "counts"
+"""The budget line of the measurement."""
+_BATCH = 2**16
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """Estimated counts of all cells, and what the card and the model should hold beside them."""
+
+    counts: Reals
+    parameters: dict[str, Any]
+    arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+
+def domain_of(setting: Setting, columns: tuple[str, ...], bins: int | None) -> Domain:
+    """The domain asked for, or of all columns."""
+    if setting.schema is None:
+        raise ValueError("a domain needs a schema")
+    return Domain.of(setting.schema, setting.space, columns, bins)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The columns whose cells are counted (all combinations of them), and the cells of a number."""
+
+    columns: tuple[str, ...] = ()
+    bins: int | None = None
+
+    units: ClassVar[tuple[str, ...]] = ("row",)
+    relations: ClassVar[tuple[str, ...]] = ("replace", "zero-out", "add-remove")
+    answers: ClassVar[tuple[str, ...]] = ("range", "count", "marginal", "workload")
+    deltas: ClassVar[Deltas] = "any"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", parse_label(self.columns))
+        if self.bins is not None:
+            at_least(1, "give at least one bin", bins=self.bins)
+
+    @classmethod
+    def challenges(cls) -> tuple[Challenge, ...]:
+        """A row moves from the first cell of a column to the last: no node of a tree but the root holds both."""
+        schema = Schema.from_dict({"columns": {"a": {"kind": "number", "low": 0, "high": 7, "integer": True}}})
+        shared = tuple({"a": str(i % 8)} for i in range(40))
+        one, others = {"a": "7"}, {Relation.REPLACE: {"a": "0"}, Relation.ZERO_OUT: emptied({"a": "7"})}
+        whys = {
+            Relation.REPLACE: "a row moves from the first cell to the last",
+            Relation.ZERO_OUT: "a row in the last cell is emptied, and counts in the middle",
+            Relation.ADD_REMOVE: "a row in the last cell is there or not",
+        }
+        return tuple(
+            Challenge(Neighbours(Unit.ROW, relation), schema, one, others.get(relation), why, shared, {"bins": 8})
+            for relation, why in whys.items()
+        )
+
+    def domain(self, setting: Setting) -> Domain:
+        """The cells."""
+        return domain_of(setting, self.columns, self.bins)
+
+    def size(self, setting: Setting) -> tuple[int, int]:
+        """One row for each cell, and what was measured."""
+        domain = self.domain(setting)
+        return domain.size, 2 * len(domain.shape) + 2
+
+    def expected(self, setting: Setting) -> list[tuple[str, str]]:
+        """The first lines of an outlook."""
+        domain = self.domain(setting)
+        cells = " x ".join(
+            f"{column.name} {n}" + ("" if domain.by_value(axis) else " bins")
+            for axis, (column, n) in enumerate(zip(domain.columns, domain.shape, strict=True))
+        )
+        return [("cells", f"{domain.size}: {cells}")]
+
+
+class OneMeasurement(Counted):
+    """All of the budget on one strategy."""
+
+    @abstractmethod
+    def strategy(self, setting: Setting) -> Strategy:
+        """What is measured; asked for several times, so kept by those for which making it takes long."""
+
+    @abstractmethod
+    def decoded(self, noisy: NoisyParts, setting: Setting) -> Decoded:
+        """The counts."""
+
+    def law(self, setting: Setting) -> PureNoise:
+        """Noise where the promise is pure epsilon."""
+        return "laplace"
+
+    def lines(self, setting: Setting) -> Mapping[str, float]:
+        """One measurement."""
+        return {COUNTS: 1.0}
+
+    def queries(self, setting: Setting) -> Mapping[str, Query]:
+        """The strategy, on the counts of the domain."""
+        groups = self.domain(setting).groups
+        return {COUNTS: Histogram(groups, self.strategy(setting), self.law(setting))}
+
+    def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
+        """What every rival would err by, for comparison."""
+        return [*self.expected(setting), *comparison(forecasts(setting, self.domain(setting)), setting)]
+
+    def run(self, door: Door, setting: Setting) -> Draft:
+        """Measure, decode, list the cells."""
+        query = self.queries(setting)[COUNTS]
+        assert isinstance(query, Histogram)
+        noisy = door.measure(COUNTS, query)
+        return draft_of(self.domain(setting), self.decoded(noisy, setting), noisy)
+
+
+def comparison(found: list[Forecast], setting: Setting) -> list[tuple[str, str]]:
+    """Lines for a plan: errors of a random range and of a cell, in rows."""
+    rows = setting.rows
+    return [
+        (
+            f"error with {each.mechanism}",
+            f"a range {each.ranges:.4g}"
+            + (f" ({each.ranges / rows:.2%} of rows)" if rows else "")
+            + f", a cell {each.cells:.4g}; {each.numbers} noisy numbers"
+            + (f"; if {each.given}" if each.given else ""),
+        )
+        for each in found
+    ] + [("least error, whatever the table", _recommended(found))]
+
+
+def _recommended(found: list[Forecast]) -> str:
+    safe = [each for each in found if not each.given]
+    ranges, cells = min(safe, key=lambda each: each.ranges), min(safe, key=lambda each: each.cells)
+    return f"{ranges.mechanism} for ranges, {cells.mechanism} for single cells"
+
+
+def draft_of(domain: Domain, decoded: Decoded, noisy: NoisyParts) -> Draft:
+    """The table of cells with their estimated counts, and the noisy numbers."""
+    names, cells, words = domain.listed()
+    count = "count"
+    while count in names:
+        count += "_"
+    return Draft(
+        columns=(*names, count),
+        batches=_batches(cells, decoded.counts),
+        arrays={"measured": noisy.values["measured"], **decoded.arrays},
+        parameters={"domain": domain.facts(), **decoded.parameters},
+        answers=Counted.answers,
+        words=words,
+    )
+
+
+def _batches(cells: Reals, counts: Reals) -> Iterator[Reals]:
+    for start in range(0, max(len(counts), 1), _BATCH):
+        part = slice(start, start + _BATCH)
+        yield np.column_stack([cells[part], counts[part]])

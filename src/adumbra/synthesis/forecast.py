@@ -1,0 +1,116 @@
+"""What each way of measuring a histogram will err by, from the shape of the domain and the noise alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from adumbra.core.domain import Domain
+from adumbra.core.histogram import Histogram, Strategy
+from adumbra.core.mechanism import Setting
+from adumbra.core.query import PureNoise
+from adumbra.core.workload import Workload, random_ranges
+from adumbra.linalg.sensing import sensing
+from adumbra.linalg.strategies import Haar, Identity, Linear, Tree, Waves
+from adumbra.synthesis.workloads import gains
+
+__all__ = ["BRANCHINGS", "FEW_ATOMS", "Forecast", "best_tree", "forecasts", "quieter", "sketch_size", "workload_for"]
+
+BRANCHINGS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
+FEW_ATOMS = 16
+"""Atoms that a table is taken to need where nobody says."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Root mean square error of a random range and of a single cell."""
+
+    mechanism: str
+    ranges: float
+    cells: float
+    numbers: int
+    given: str
+    """What it takes for granted; empty where it holds for every table."""
+
+
+def workload_for(shape: tuple[int, ...]) -> Workload:
+    """Random ranges, always the same, to average an error over: fewer where cells are many."""
+    cells = math.prod(shape)
+    return random_ranges(shape, 200 if cells <= 2**14 else 50 if cells <= 2**17 else 16)
+
+
+def _cells_for(shape: tuple[int, ...]) -> Workload:
+    rng = np.random.Generator(np.random.Philox(1))
+    cells = np.stack([rng.integers(0, n, 16) for n in shape], axis=1).astype(np.float64)
+    return Workload.boxes(shape, cells, cells + 1.0)
+
+
+def _rms(lengths: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+    return math.sqrt(float(np.square(lengths).mean()))
+
+
+def sketch_size(cells: int, atoms: int, generous: bool) -> int:
+    """Measurements for tables of so many atoms: 2 K ln(N/K) + K; twice that where more of them cost no more noise.
+
+    >>> sketch_size(256, 16, False), sketch_size(256, 16, True), sketch_size(2**20, 16, False)
+    (105, 210, 371)
+    """
+    wanted = 2.0 * atoms * math.log(max(cells / atoms, 1.0)) + atoms
+    return max(1, min(cells, math.ceil(wanted * (2.0 if generous else 1.0))))
+
+
+def quieter(preview: Callable[[PureNoise], float]) -> PureNoise:
+    """The law of pure noise with the smaller standard deviation."""
+    return "laplace" if preview("laplace") <= preview("l2-laplace") else "l2-laplace"
+
+
+def best_tree(domain: Domain, sd: Callable[[Tree], float]) -> Tree:
+    """The tree of least error for random ranges, by its own noise."""
+    shape, workload = domain.shape, workload_for(domain.shape)
+    largest = max(max(shape), 2)
+    usable = sorted({min(b, largest) for b in BRANCHINGS})
+    trees = [Tree(shape, b, domain.unordered) for b in usable]
+    kept: dict[tuple[int, ...], Tree] = {}
+    for tree in trees:  # different numbers of branches may make the same tree
+        kept.setdefault(tuple(tree.levels(a) for a in range(len(shape))), tree)
+    fitting = [tree for tree in kept.values() if tree.numbers <= 2**23] or trees[-1:]
+    return min(fitting, key=lambda tree: sd(tree) * _rms(gains(tree, workload)[0]))
+
+
+def forecasts(setting: Setting, domain: Domain, atoms: int | None = None) -> list[Forecast]:
+    """All of them: first those that hold for every table, the best for ranges first."""
+    shape, cells = domain.shape, domain.size
+    ranges, single = workload_for(shape), _cells_for(shape)
+
+    def sd(strategy: Strategy, pure: PureNoise = "laplace") -> float:
+        return setting.preview(1.0, Histogram(domain.groups, strategy, pure))
+
+    def linear(name: str, strategy: Linear, noise: float, given: str = "") -> Forecast:
+        far, near = (noise * _rms(gains(strategy, queries)[0]) for queries in (ranges, single))
+        return Forecast(name, far, near, strategy.numbers, given)
+
+    direct, tree, haar = Identity(shape), best_tree(domain, sd), Haar(shape, domain.unordered)
+    everywhere = [
+        linear("laplace", direct, sd(direct)),
+        linear("privelet", haar, sd(haar)),
+        linear("hierarchical", tree, sd(tree)),
+    ]
+    k = max(1, min(atoms or FEW_ATOMS, cells))
+    given = f"{k} cells hold all rows" + ("" if atoms else " (say how many with --atoms)")
+    # a query meets each of k cells, wherever they lie, as often as any cell
+    met = math.sqrt(k / cells)
+    plain = linear("", direct, met)
+    sketch = sensing("hadamard", b"forecast", cells, sketch_size(cells, k, not setting.pure))
+    noise = sd(sketch, quieter(lambda pure: sd(sketch, pure)))
+    waves = Waves(shape, min((k - 1) // 2, cells // 2))
+    smooth = f"the {waves.kept} lowest frequencies hold all"
+    return [
+        *sorted(everywhere, key=lambda forecast: forecast.ranges),
+        Forecast("sparse", plain.ranges * sd(direct), plain.cells * sd(direct), cells, given),
+        Forecast("csm", plain.ranges * noise, plain.cells * noise, sketch.numbers, given),
+        # the rest of its budget goes to the choice of frequencies and to what they leave out
+        linear("fourier", waves, sd(waves) / 0.8, smooth),
+    ]
