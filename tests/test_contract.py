@@ -122,7 +122,7 @@ def silenced(patch):
 
 def measured(release):
     """The noisy numbers themselves: the rows of a row-aligned release, the arrays called so of any other."""
-    arrays = {key: value for key, value in release.arrays.items() if key.startswith("measured_")}
+    arrays = {key: value for key, value in release.arrays.items() if key.startswith("measured")}
     return arrays or {"rows": release.table.to_numpy()}
 
 
@@ -137,7 +137,8 @@ def test_the_seed_repeats_the_public_part_and_never_the_noise(name):
             assert np.array_equal(value, two.arrays[key])
     again = measured(two)
     for key, value in measured(one).items():
-        assert (value == again[key]).mean() < 0.01, key
+        both = min(len(value), len(again[key]))  # how many numbers there are may itself have been chosen privately
+        assert (value[:both] == again[key][:both]).mean() < 0.01, key
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -151,7 +152,8 @@ def test_without_noise_it_equals_its_non_private_limit_and_with_noise_it_does_no
         exact = measured(one)
     real = measured(ad.release(people(), SCHEMA, build(name, {}), budget, seed=ad.PublicSeed.given("x")))
     for key, value in real.items():
-        assert np.isclose(value, exact[key], rtol=1e-9, atol=1e-9).mean() < 0.01, key
+        both = min(len(value), len(exact[key]))
+        assert np.isclose(value[:both], exact[key][:both], rtol=1e-9, atol=1e-9).mean() < 0.01, key
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +12,32 @@ from numpy.typing import NDArray
 
 from adumbra import pipeline
 from adumbra.answer.release import Release, load
+from adumbra.core.cells import Cells, cell_count
 from adumbra.core.centred import Centred
+from adumbra.core.domain import Domain
 from adumbra.core.errors import InputError
 from adumbra.core.guarantee import Budget
 from adumbra.core.mechanism import Chooser, Mechanism
 from adumbra.core.randomness import PublicSeed
 from adumbra.core.release import read_signing_key
 from adumbra.core.schema import Schema
+from adumbra.core.space import GRID
 from adumbra.core.sums import Gram, symmetric
-from adumbra.core.validation import at_least
+from adumbra.core.validation import at_least, one_of
 from adumbra.linalg.spectrum import leading
 from adumbra.privacy.ledger import Ledger
 from adumbra.synthesis.columns import check_width
+from adumbra.synthesis.learnt import learn_dictionary, training_signals
 from adumbra.synthesis.principal import even_length
 from adumbra.table.columnar import give_back
 from adumbra.table.encode import check_columns, encode
 from adumbra.table.read import open_table
 
-__all__ = ["plan", "project", "public_axes", "release"]
+__all__ = ["plan", "project", "public_axes", "public_dictionary", "release"]
+
+_MOST_TRAINING_ROWS = 20_000
+_OTHER_BINS = 16
+"""Cells of a number that only serves to split a public table into parts."""
 
 
 def release(
@@ -118,6 +126,52 @@ def public_axes(
             totals[name] = totals.get(name, np.zeros(part.shape)) + part
     second = symmetric(totals["diagonal"], totals.get("upper"))
     return np.ascontiguousarray(leading(second, kept)[1].T)
+
+
+def public_dictionary(
+    table: Any,
+    schema: Schema | str | Path,
+    atoms: int = 64,
+    sparsity: int = 8,
+    *,
+    input: str = "histogram",
+    columns: Sequence[str] = (),
+    bins: int | None = None,
+    delimiter: str | None = None,
+) -> NDArray[np.float64]:
+    """Atoms learnt from a PUBLIC table, one a column, as a dictionary for `CSM` or `Sparse`. Never of the private one.
+
+    For histograms they are learnt from the counts over `columns` of all rows and of the rows in each cell of every
+    other column; for records from the encoded rows themselves (at most 20,000 of them). There are at most as many atoms
+    as histograms to learn from, or as rows.
+
+    >>> import polars as pl
+    >>> schema = Schema.from_dict({"columns": {n: {"kind": "flag"} for n in "ab"}})
+    >>> public_dictionary(pl.DataFrame({"a": [True] * 40, "b": [True] * 40}), schema, columns=["a"]).shape
+    (2, 1)
+    """
+    declared = schema if isinstance(schema, Schema) else Schema.load(schema)
+    at_least(1, "learn at least one atom", atoms=atoms)
+    at_least(1, "use at least one atom a signal", sparsity=sparsity)
+    one_of(("histogram", "records"), input=input)
+    space = declared.space()
+    if input == "records":
+        signals = np.concatenate([*_encoded(table, declared, delimiter), np.empty((0, space.width))])
+        signals = signals[:_MOST_TRAINING_ROWS] / GRID
+    else:
+        domain = Domain.of(declared, space, columns, bins)
+        counted = {block.column: n for block, n in zip(domain.groups.cells.blocks, domain.shape, strict=True)}
+        counts = tuple(counted.get(block.column, cell_count(block, _OTHER_BINS)) for block in space.blocks)
+        cells = Cells(space.blocks, counts)
+        places = [next(i for i, b in enumerate(space.blocks) if b.column == name) for name in counted]
+        nothing = np.empty((0, len(counts)), dtype=np.int64)
+        found = np.concatenate([*(cells.of(rows) for rows in _encoded(table, declared, delimiter)), nothing])
+        signals = training_signals(found, counts, places)
+    usable = int(np.abs(signals).any(axis=1).sum())
+    if not usable:
+        raise InputError("a public table with rows to learn from", "none", "give another public table")
+    learnt = min(atoms, usable)
+    return learn_dictionary(signals, learnt, min(sparsity, learnt, signals.shape[1]))
 
 
 def project(release: Release | str | Path, table: Any, *, delimiter: str | None = None) -> Any:

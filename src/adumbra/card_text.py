@@ -114,8 +114,11 @@ def _questions(card: Card) -> list[str]:
             "Anything that is asked of a table: its columns are those of the schema, and any tool reads it. Its rows "
             "are drawn, so a standard error worked out as if they were people is too small."
         ]
+    asked = ", ".join(f"`{answer}`" for answer in card.answers) + ": see `adumbra answer --help`."
+    if "domain" in card.parameters:
+        return [asked]
     return [
-        ", ".join(f"`{answer}`" for answer in card.answers) + ": see `adumbra answer --help`.",
+        asked,
         "",
         "Encoded units: a number or flag that moves across its declared range, and a category that changes, each "
         "count 1 in a squared distance.",
@@ -124,7 +127,9 @@ def _questions(card: Card) -> list[str]:
 
 def _deviations(noise: CardNoise) -> str:
     if len(noise.parts) <= 1:
-        return f"standard deviation {noise.standard_deviation:.4g} in encoded units"
+        # what is measured of a histogram is a sum of counts
+        units = "rows" if "measured" in noise.parts else "encoded units"
+        return f"standard deviation {noise.standard_deviation:.4g} in {units}"
     return "standard deviation " + ", ".join(f"{sd:.4g} on {part}" for part, sd in noise.parts.items())
 
 

@@ -141,7 +141,7 @@ def prepare(
 
     # Under add-remove the number of rows is private: nothing that is published or decided may look at it.
     public_rows = None if neighbours.relation is Relation.ADD_REMOVE else rows
-    setting = Setting(space, public_rows, neighbours, seed, preview, schema.labels, schema)
+    setting = Setting(space, public_rows, neighbours, seed, preview, schema.labels, schema, promise.delta == 0.0)
     choice = None
     if isinstance(mechanism, Chooser):
         mechanism, choice = mechanism.choose(setting)

@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from adumbra.card_text import card_markdown
 from adumbra.core.card import Card, CardNoise, CardSeed, sentence
 from adumbra.core.checkpoint import checkpoint
+from adumbra.core.column import Value
 from adumbra.core.errors import InputError
 from adumbra.core.events import Event
 from adumbra.core.guarantee import Neighbours, Promise, Unit
@@ -110,7 +111,8 @@ class Publication:
             if names is None:
                 yield decode_cells(batch, schema)
             else:
-                yield pl.DataFrame(dict(zip(names, batch.T.copy(), strict=True)))
+                columns = zip(names, batch.T.copy(), strict=True)
+                yield pl.DataFrame({name: _worded(part, draft.words.get(name)) for name, part in columns})
         if not some and names is None:
             yield decode_cells(np.empty((0, len(schema.released))), schema)
         elif not some and names is not None:
@@ -139,6 +141,10 @@ class Publication:
         self._folder.rename(self._target)
         with contextlib.suppress(OSError):  # the release is there; only a power cut now could lose its name
             _sync(self._target.parent)
+
+
+def _worded(part: np.ndarray[Any, Any], words: Sequence[Value] | None) -> pl.Series:
+    return pl.Series(part) if words is None else pl.Series(list(words)).gather(part.astype(np.int64))
 
 
 def check_target(target: Path) -> None:
@@ -301,7 +307,7 @@ def _card(facts: Facts, measured: Mapping[str, Calibration], draft: Draft, rows:
         noise={line: _card_noise(calibration, neighbours) for line, calibration in measured.items()},
         row_bound=None if bound is None else bound / GRID,
         seed=CardSeed(value=facts.setting.seed.hex, origin=facts.setting.seed.origin),
-        answers=mechanism.answers,
+        answers=mechanism.answers if draft.answers is None else draft.answers,
         theorem=mechanism.theorem,
         differs=mechanism.differs,
         references=tuple(reference.text for reference in mechanism.cites),

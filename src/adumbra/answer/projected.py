@@ -19,8 +19,10 @@ from adumbra.core.errors import InputError
 from adumbra.core.release import ReleaseFolder
 from adumbra.core.schema import Schema
 from adumbra.core.space import CATEGORY_STEPS, GRID, Block, Space
+from adumbra.linalg.dictionaries import Dictionary, rebuilt
 from adumbra.linalg.distances import distance_variance, projection_factor
 from adumbra.linalg.projections import ProjectionKind, draw
+from adumbra.linalg.pursuit import pursue
 from adumbra.table.encode import decode
 
 __all__ = ["Estimate", "ProjectedRows"]
@@ -102,6 +104,9 @@ class ProjectedRows:
             )
             start = stop
         self.rows = values.shape[0]
+        recipe = card.parameters.get("dictionary")
+        self._dictionary = None if recipe is None else rebuilt(recipe, arrays.get("dictionary"))
+        self._atoms: int | None = card.parameters.get("atoms")
 
     # ---- distances
 
@@ -373,11 +378,24 @@ class ProjectedRows:
         return np.asarray(np.sqrt(np.maximum(noise, 0.0) + np.var(draws, axis=0, ddof=1)))
 
     def reconstruct(self) -> pl.DataFrame:
-        """Least-squares rows back in the schema's columns and types (minimum norm when k < coordinates)."""
+        """Rows back in the schema's columns and types: by matching pursuit in the declared dictionary (csm), else by
+        least squares (minimum norm when k < coordinates).
+        """
+        if self._dictionary is not None:
+            return decode(self._pursued(self._dictionary) * GRID, self._schema)
         stacked = np.hstack([b.rows / math.sqrt(b.noise_variance) for b in self._bands])
         matrix = np.hstack([b.matrix / math.sqrt(b.noise_variance) for b in self._bands])
         back = np.linalg.lstsq(matrix.T, stacked.T, rcond=None)[0].T
         return decode(back * GRID, self._schema)
+
+    def _pursued(self, atoms: Dictionary) -> Reals:
+        """Few atoms for every row, until what is left is no more than the noise."""
+        (band,) = self._bands
+        sensed = band.matrix.T @ atoms.synthesis(np.eye(atoms.atoms)).T
+        most = min(self._atoms or max(1, band.dimension // 3), *sensed.shape)
+        level = band.dimension * band.noise_variance
+        found = pursue(sensed, band.rows, atoms=most, residual=level)
+        return atoms.synthesis(found.dense(atoms.atoms))
 
     def _block(self, column: str) -> Block:
         for block in self._space.blocks:

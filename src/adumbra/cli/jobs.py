@@ -15,9 +15,22 @@ from adumbra.core.errors import InputError
 from adumbra.core.guarantee import DEFAULT_DELTA, Budget, Relation, Unit
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from adumbra.pipeline import Job, OwnerNotes
 
-__all__ = ["EXTRA_OPTIONS", "JsonOption", "MechanismCommand", "basis", "extra_options", "plan", "release", "schema"]
+__all__ = [
+    "EXTRA_OPTIONS",
+    "JsonOption",
+    "MechanismCommand",
+    "basis",
+    "dictionary",
+    "extra_options",
+    "plan",
+    "release",
+    "schema",
+]
 
 EXTRA_OPTIONS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
@@ -102,6 +115,54 @@ def schema(
     note(f"draft written to {out}: confirm each suggestion from public knowledge, then plan and release")
 
 
+def dictionary(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="a PUBLIC table with the columns of the schema")],
+    schema: SchemaOption,
+    out: Annotated[Path, typer.Option(help="atoms.npy to write: one atom a column")],
+    atoms: Annotated[int, typer.Option(help="how many atoms, at most")] = 64,
+    sparsity: Annotated[int, typer.Option(help="atoms that should describe one histogram or row")] = 8,
+    input: Annotated[str, typer.Option(help="histogram or records, as for csm")] = "histogram",
+    columns: Annotated[str, typer.Option(help="A,B: the domain that will be counted; default: all columns")] = "",
+    bins: Annotated[int | None, typer.Option(help="cells of a number, as for the release")] = None,
+    delimiter: DelimiterOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Atoms learnt from a PUBLIC table, for csm and sparse. Not private: never run it on the table you protect."""
+    from adumbra.api import public_dictionary
+
+    named = [name for name in columns.split(",") if name.strip()]
+    _new_file(out)
+    found = public_dictionary(
+        table,
+        schema,
+        atoms,
+        sparsity,
+        input=input,
+        columns=named,
+        bins=bins,
+        delimiter=delimiter,
+    )
+    _write_array(found, out)
+    if json:
+        emit_json({"out": str(out), "atoms": found.shape[1], "cells": found.shape[0]})
+    note(f"{found.shape[1]} atoms of {found.shape[0]} numbers written to {out}: use --dictionary {out}")
+
+
+def _new_file(out: Path) -> None:
+    if os.path.lexists(out) or out.suffix != ".npy":
+        raise InputError("a new .npy file", f"{out}", "choose another --out")
+
+
+def _write_array(array: NDArray[np.float64], out: Path) -> None:
+    import numpy as np
+
+    try:
+        with out.open("xb") as file:
+            np.save(file, array, allow_pickle=False)
+    except OSError as error:
+        raise InputError("a place to write", f"{out} ({error.strerror})", "choose another --out") from None
+
+
 def basis(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="a PUBLIC table with the columns of the schema")],
     schema: SchemaOption,
@@ -111,18 +172,11 @@ def basis(
     json: JsonOption = False,
 ) -> None:
     """Principal axes of a PUBLIC table, as a basis for lop. Not private: never run it on the table you protect."""
-    import numpy as np
-
     from adumbra.api import public_axes
 
-    if os.path.lexists(out) or out.suffix != ".npy":
-        raise InputError("a new .npy file", f"{out}", "choose another --out")
+    _new_file(out)
     axes = public_axes(table, schema, components, delimiter=delimiter)
-    try:
-        with out.open("xb") as file:
-            np.save(file, axes, allow_pickle=False)
-    except OSError as error:
-        raise InputError("a place to write", f"{out} ({error.strerror})", "choose another --out") from None
+    _write_array(axes, out)
     if json:
         emit_json({"out": str(out), "axes": len(axes), "coordinates": axes.shape[1]})
     note(f"{len(axes)} axes of {axes.shape[1]} coordinates written to {out}: use --mechanism lop --basis {out}")

@@ -41,6 +41,7 @@ app.add_typer(answers.app, name="answer")
 app.add_typer(ledgers.app, name="ledger")
 app.command()(evaluations.evaluate)
 app.command()(jobs.basis)
+app.command()(jobs.dictionary)
 
 JsonOption = jobs.JsonOption
 

@@ -75,7 +75,7 @@ def print_plan(facts: dict[str, Any]) -> None:
         ],
     )  # fmt: skip
     print_table(
-        "measurements (sigma and sensitivity in encoded units)",
+        "measurements (sigma and sensitivity in encoded units, of counts in rows)",
         ("line", "share", "query", "noise", "sigma", "sensitivity", "account"),
         [
             tuple(line[key] for key in ("line", "share", "query", "noise", "sigma", "sensitivity", "account"))

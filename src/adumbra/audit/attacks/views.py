@@ -200,7 +200,7 @@ def _looks(card: Card, arrays: Mapping[str, Any], rows: int, mechanism: Mechanis
         return preview_sd(query, space, promise, share=share, rows=rows, fresh=False)
 
     schema = Schema.from_dict(card.table_schema)
-    setting = Setting(space, card.table_rows, card.neighbours, seed, preview, schema.labels, schema)
+    setting = Setting(space, card.table_rows, card.neighbours, seed, preview, schema.labels, schema, card.delta == 0.0)
     for candidate in [mechanism] if mechanism is not None else _candidates(card):
         replay = _Replay(card, arrays, rows)
         try:

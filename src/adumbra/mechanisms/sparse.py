@@ -1,0 +1,74 @@
+"""Sparse: noise on the counts themselves, then the few atoms that stand out of it; the honest rival of csm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from adumbra.core.mechanism import NoisyParts, Reference, Setting
+from adumbra.core.validation import at_least
+from adumbra.linalg.strategies import Identity
+from adumbra.synthesis.counted import Decoded, OneMeasurement
+from adumbra.synthesis.decoders import check_dictionary, named_dictionary, thresholded
+
+__all__ = ["Sparse"]
+
+
+@dataclass(frozen=True)
+class Sparse(OneMeasurement):
+    """Parameters, all public.
+
+    * `columns`: the columns whose cells are counted, in all combinations; default: all.
+    * `bins`: cells of a number; default: 64, or one for each value of a whole number with at most 4,096.
+    * `dictionary`: in which atoms the counts are sparse: identity (few cells hold all rows), dct (smooth), haar
+      (steps), walsh-hadamard; or a .npy file learnt from a PUBLIC table (`adumbra dictionary`).
+    * `atoms`: at most so many atoms are kept; default: all that stand out of the noise.
+    """
+
+    dictionary: str = "identity"
+    atoms: int | None = None
+
+    name: ClassVar[str] = "sparse"
+    title: ClassVar[str] = "noisy counts, of which few atoms are kept"
+    releases: ClassVar[str] = (
+        "an estimated count for every cell of a domain, zero where nothing stands out of the noise"
+    )
+    suits: ClassVar[str] = "large domains with few occupied cells; smooth histograms in the dct or haar dictionary"
+    caution: ClassVar[str] = (
+        "what does not stand out is lost: many cells with few rows each come out empty, and the standard errors say so"
+    )
+    theorem: ClassVar[str] = (
+        "Laplace or Gaussian mechanism on the counts; what is kept depends on noisy counts and the noise level only "
+        "(docs/proofs/strategies.md)"
+    )
+    differs: ClassVar[str] = (
+        "From no paper: the rule is that of universal thresholding (Donoho, Johnstone 1994), at the noise level that "
+        "is known here. For pure epsilon it does what csm does with 1/s of the noise on each atom."
+    )
+    cites: ClassVar[tuple[Reference, ...]] = (
+        Reference(
+            "Donoho, Johnstone (1994), Ideal Spatial Adaptation by Wavelet Shrinkage, Biometrika 81(3)",
+            "@article{donoho1994ideal, title={Ideal Spatial Adaptation by Wavelet Shrinkage}, author={Donoho, David L. "
+            "and Johnstone, Iain M.}, journal={Biometrika}, volume={81}, number={3}, year={1994}}",
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_dictionary(self.dictionary)
+        if self.atoms is not None:
+            at_least(1, "keep at least one atom", atoms=self.atoms)
+
+    def strategy(self, setting: Setting) -> Identity:
+        """The counts themselves."""
+        shape = self.domain(setting).shape
+        named_dictionary(self.dictionary, shape)  # refused before anything is charged
+        return Identity(shape)
+
+    def decoded(self, noisy: NoisyParts, setting: Setting) -> Decoded:
+        """Threshold."""
+        shape = self.domain(setting).shape
+        atoms = named_dictionary(self.dictionary, shape)
+        pure = setting.pure
+        found = thresholded(noisy.values["measured"], noisy.sd("measured"), pure, atoms, self.atoms)
+        return Decoded(found.counts, found.parameters | {"strategy": Identity(shape).recipe()}, found.arrays)
