@@ -10,11 +10,23 @@ import numpy as np
 import pytest
 from scipy import stats
 from sklearn.datasets import load_digits
+from sklearn.linear_model import orthogonal_mp
 
 from adumbra.audit.published import row_space, worst_moment_pair
 from adumbra.core.errors import InputError
+from adumbra.linalg.dictionaries import dictionary
 from adumbra.published import dppro
-from adumbra.published.csm import READINGS, csm, measurement_matrix, sensitivity, theorem_2_epsilon
+from adumbra.published.csm import (
+    MATRICES,
+    READINGS,
+    algorithm_1,
+    csm,
+    measurement_matrix,
+    proposition_2_probability,
+    reconstruct,
+    sensitivity,
+    theorem_2_epsilon,
+)
 from adumbra.published.lip import CONTRIBUTION, leading_rank, lip, lip_scale
 from adumbra.published.lop import lop, lop_scale
 
@@ -120,16 +132,31 @@ def test_mistakes_are_refused():
         ):
             with pytest.raises(InputError):
                 algorithm(bad, epsilon, rank, rng)
-    matrix = measurement_matrix(3, 8, rng)
+    matrix, basis = measurement_matrix(3, 8, rng), dictionary("identity", (8,))
     for call in (
         lambda: csm(np.zeros(7), 1.0, matrix, rng),
         lambda: csm(np.full(8, np.inf), 1.0, matrix, rng),
         lambda: csm(np.zeros(8), 0.0, matrix, rng),
         lambda: csm(np.zeros(8), 1.0, matrix, rng, "another"),
         lambda: measurement_matrix(0, 8, rng),
+        lambda: measurement_matrix(3, 8, rng, "another"),
+        lambda: measurement_matrix(9, 8, rng, "fourier"),
+        lambda: measurement_matrix(9, 7, rng, "hadamard"),
+        lambda: reconstruct(np.zeros(4), matrix, basis, 1),
+        lambda: reconstruct(np.zeros(3), matrix, basis, 0),
+        lambda: reconstruct(np.zeros(3), matrix, basis, 4),
+        lambda: algorithm_1(np.zeros(8), 0.0, matrix, basis, 1, rng),
+        lambda: algorithm_1(np.zeros(8), 1.0, matrix, basis, 1, rng, "another"),
     ):
         with pytest.raises(InputError):
             call()
+    for cells, other in (
+        (8, dictionary("identity", (7,))),
+        (6, dictionary("haar", (6,))),
+        (8, dictionary("learnt", (8,), np.eye(8))),
+    ):
+        with pytest.raises(InputError, match="an orthogonal basis"):
+            reconstruct(np.zeros(3), measurement_matrix(3, cells, rng), other, 1)
 
 
 def test_dppro_in_two_steps_is_dppro():
@@ -236,6 +263,100 @@ def test_measurement_matrix():
     np.testing.assert_allclose(np.linalg.norm(matrix, axis=0), 1)
 
 
+@pytest.mark.parametrize(("measurements", "cells"), [(1, 1), (5, 8), (8, 8), (6, 7), (33, 100), (102, 256)])
+def test_matrices_that_the_paper_names(measurements, cells):
+    """Rows of a matrix are different rows of it, from one corner to all of them; entries have variance 1/s."""
+    rng = np.random.default_rng(cells)
+    for kind in MATRICES:
+        matrix = measurement_matrix(measurements, cells, rng, kind)
+        assert matrix.shape == (measurements, cells)
+        if kind in ("bernoulli", "hadamard"):
+            np.testing.assert_allclose(np.abs(matrix), 1 / math.sqrt(measurements))
+        if kind == "fourier" or (kind == "hadamard" and cells & (cells - 1) == 0):
+            np.testing.assert_allclose(matrix @ matrix.T, np.eye(measurements) * cells / measurements, atol=1e-9)
+    waves = measurement_matrix(8, 8, rng, "fourier")
+    assert np.abs(np.fft.rfft(waves, axis=1)).round(9).astype(bool).sum(axis=1).max() == 1  # one frequency a row
+    padded = measurement_matrix(8, 6, rng, "hadamard")
+    assert len(np.unique(padded, axis=0)) >= 7 and (padded > 0).all(axis=1).any()
+    normal = measurement_matrix(100, 200, rng, "gaussian")
+    assert stats.kstest(normal.ravel() * 10, "norm").pvalue > 1e-3
+
+
+@pytest.mark.parametrize("kind", MATRICES)
+@pytest.mark.parametrize("name", ["identity", "dct", "haar", "walsh-hadamard"])
+def test_algorithm_1_finds_a_sparse_table_again(kind, name):
+    """Next to no noise: what is made of three atoms comes back, and the code is its coefficients.
+
+    Not where matrix and basis are alike: then an atom may be in no measurement.
+    """
+    rng = np.random.default_rng(7)
+    basis = dictionary(name, (64,))
+    code = np.zeros((64, 2))
+    code[[2, 17, 40], 0] = (300.0, -50.0, 120.0)
+    code[[5, 33, 63], 1] = (80.0, 500.0, -70.0)
+    counts = basis.synthesis(code.T).T
+    run = algorithm_1(counts, 1e9, measurement_matrix(40, 64, rng, kind), basis, 3, rng)
+    if (name, kind) in (("haar", "hadamard"), ("walsh-hadamard", "fourier"), ("walsh-hadamard", "hadamard")):
+        assert np.abs(run.code - code).max() > 10
+        return
+    np.testing.assert_allclose(run.code, code, atol=1e-5)
+    np.testing.assert_allclose(run.table, counts, atol=1e-5)
+    assert run.table.shape == counts.shape
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_algorithm_1_line_by_line(reading):
+    """The same draws, coded first (line 1), measured through Omega (5), and solved by another OMP."""
+    matrix = measurement_matrix(24, 32, np.random.default_rng(0), "gaussian")
+    basis = dictionary("dct", (32,))
+    counts = np.random.default_rng(1).poisson(9.0, 32) * 1.0
+    counts[20:25] += 60.0
+    run = algorithm_1(counts, 2.0, matrix, basis, 5, np.random.default_rng(5), reading)
+    phi = basis.synthesis(np.eye(32)).T
+    omega, code = matrix @ phi, np.linalg.inv(phi) @ counts
+    delta = {READINGS[0]: 32 / 24 * np.abs(matrix).max(), READINGS[1]: 24**-0.5, READINGS[2]: 24.0}[reading]
+    noisy = omega @ code + np.random.default_rng(5).laplace(size=24) * delta / 2
+    assert run.scale == pytest.approx(delta / 2)
+    np.testing.assert_allclose(run.measured, noisy, atol=1e-9)
+    lengths = np.linalg.norm(omega, axis=0)
+    found = orthogonal_mp(omega / lengths, noisy, n_nonzero_coefs=5) / lengths
+    assert (found != 0).sum() == 5
+    np.testing.assert_allclose(run.code, found, atol=1e-8)
+    np.testing.assert_allclose(run.table, phi @ found, atol=1e-8)
+
+
+def test_reconstruction_stops_at_the_noise_if_told_to():
+    rng = np.random.default_rng(3)
+    matrix, basis = measurement_matrix(60, 128, rng), dictionary("identity", (128,))
+    counts = np.zeros(128)
+    counts[[4, 90]] = 1000.0
+    measured, scale = csm(counts, 1.0, matrix, rng)
+    table, _ = reconstruct(measured, matrix, basis, 20, residual=60 * 2 * scale**2 * 1.5)
+    assert np.flatnonzero(table).tolist() == [4, 90]
+    assert np.count_nonzero(reconstruct(measured, matrix, basis, 20)[0]) == 20
+
+
+def test_proposition_2_of_csm_is_false():
+    """Almost no noise, and a table that one atom cannot describe: an answer is off by far more, always."""
+    rng = np.random.default_rng(0)
+    matrix = measurement_matrix(102, 256, rng)
+    run = algorithm_1(np.full(256, 100.0), 1e6, matrix, dictionary("identity", (256,)), 1, rng)
+    off = np.abs(run.table - 100.0)
+    assert (off >= 50.0).mean() > 0.99
+    assert proposition_2_probability(102, 1e6, sensitivity(matrix, READINGS[0]), 50.0) < 1e-300
+    # and beside any noise: an error of 0 or more is certain, and not as likely as a coin
+    assert proposition_2_probability(102, 1.0, 1.0, 0.0) == 0.5
+
+
+@pytest.mark.parametrize("kind", MATRICES)
+def test_two_readings_are_too_small_for_every_matrix(kind):
+    """256 cells, 0.4 of them: the exact epsilon of a tuple, column over scale, is far above the claim."""
+    matrix = measurement_matrix(102, 256, np.random.default_rng(0), kind)
+    column = np.abs(matrix).sum(axis=0).max()
+    first, second, third = (column / sensitivity(matrix, reading) for reading in READINGS)
+    assert first > 8 and second > 90 and third < 0.1
+
+
 def log_ratio(outputs: np.ndarray, change: np.ndarray, scale: float) -> np.ndarray:
     return (np.abs(outputs) - np.abs(outputs - change)).sum(axis=-1) / scale
 
@@ -315,4 +436,9 @@ def test_numbers_of_the_csm_page():
         ("largest column in L1", column),
     ):
         rows.append(f"| {name} | {delta:.4g} | {column / delta:.3g} | {theorem_2_epsilon(matrix, 1.0, delta):.3g} |")
+    for kind in MATRICES:
+        matrix = measurement_matrix(102, 256, np.random.default_rng(0), kind)
+        column, longest = np.abs(matrix).sum(axis=0).max(), np.linalg.norm(matrix, axis=0).max()
+        exact = " | ".join(f"{column / sensitivity(matrix, reading):.3g}" for reading in READINGS)
+        rows.append(f"| {kind} | {column:.3g} | {longest:.3g} | {exact} |")
     assert_page_tables("published-csm.md", rows)

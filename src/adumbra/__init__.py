@@ -10,12 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from adumbra.answer.counted import CountEstimate as CountEstimate
     from adumbra.answer.projected import Estimate as Estimate
     from adumbra.answer.release import Release as Release
     from adumbra.answer.release import load as load
     from adumbra.api import plan as plan
     from adumbra.api import project as project
     from adumbra.api import public_axes as public_axes
+    from adumbra.api import public_dictionary as public_dictionary
     from adumbra.api import release as release
     from adumbra.audit.catalogue import audit_catalogue as audit_catalogue
     from adumbra.audit.catalogue import audit_mechanism as audit_mechanism
@@ -33,13 +35,20 @@ if TYPE_CHECKING:
     from adumbra.evaluate.report import evaluate_release as evaluate_release
     from adumbra.mechanisms.analyze_gauss import AnalyzeGauss as AnalyzeGauss
     from adumbra.mechanisms.auto import Auto as Auto
+    from adumbra.mechanisms.csm import CSM as CSM
     from adumbra.mechanisms.dppro import DPPro as DPPro
     from adumbra.mechanisms.dprp import DPRP as DPRP
+    from adumbra.mechanisms.fourier import Fourier as Fourier
+    from adumbra.mechanisms.hierarchical import Hierarchical as Hierarchical
+    from adumbra.mechanisms.histogram import Histogram as Histogram
     from adumbra.mechanisms.hybrid import Hybrid as Hybrid
+    from adumbra.mechanisms.laplace import Laplace as Laplace
     from adumbra.mechanisms.lip import LIP as LIP
     from adumbra.mechanisms.lop import LOP as LOP
     from adumbra.mechanisms.moments import Moments as Moments
     from adumbra.mechanisms.power_method import PowerMethod as PowerMethod
+    from adumbra.mechanisms.privelet import Privelet as Privelet
+    from adumbra.mechanisms.sparse import Sparse as Sparse
     from adumbra.mechanisms.tables import Tables as Tables
     from adumbra.privacy.ledger import Ledger as Ledger
 
@@ -48,12 +57,14 @@ __version__ = "0.1.0"
 # Where each public name lives. Names are imported when first used: numpy, polars and numba take a second to load,
 # and `adumbra --help` needs none of them. A test holds this table to the imports above, which type checkers read.
 _HOMES = {
+    "CountEstimate": "answer.counted",
     "Estimate": "answer.projected",
     "Release": "answer.release",
     "load": "answer.release",
     "plan": "api",
     "project": "api",
     "public_axes": "api",
+    "public_dictionary": "api",
     "release": "api",
     "audit_catalogue": "audit.catalogue",
     "audit_mechanism": "audit.catalogue",
@@ -71,13 +82,20 @@ _HOMES = {
     "evaluate_release": "evaluate.report",
     "AnalyzeGauss": "mechanisms.analyze_gauss",
     "Auto": "mechanisms.auto",
+    "CSM": "mechanisms.csm",
     "DPPro": "mechanisms.dppro",
     "DPRP": "mechanisms.dprp",
+    "Fourier": "mechanisms.fourier",
+    "Hierarchical": "mechanisms.hierarchical",
+    "Histogram": "mechanisms.histogram",
     "Hybrid": "mechanisms.hybrid",
+    "Laplace": "mechanisms.laplace",
     "LIP": "mechanisms.lip",
     "LOP": "mechanisms.lop",
     "Moments": "mechanisms.moments",
     "PowerMethod": "mechanisms.power_method",
+    "Privelet": "mechanisms.privelet",
+    "Sparse": "mechanisms.sparse",
     "Tables": "mechanisms.tables",
     "Ledger": "privacy.ledger",
 }

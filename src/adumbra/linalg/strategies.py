@@ -317,9 +317,9 @@ class Tree(Separable):
 class Waves(Linear):
     """The mean and the `kept` lowest frequencies (a cosine and a sine each) of the cells in order.
 
-    Rows are those of an orthonormal basis over the root of their number, a hair short, on a fine grid: one row of the
-    table moves all numbers together by at most 1 in absolute terms and a row that changes its cell by at most sqrt(2),
-    whatever `kept` is.
+    Rows are those of an orthonormal basis over `divisor`, a hair short, on a fine grid: one row of the table moves all
+    numbers together by at most 1 in absolute terms and a row that changes its cell by at most sqrt(2), whatever `kept`
+    is.
     """
 
     shape: tuple[int, ...]
@@ -335,9 +335,14 @@ class Waves(Linear):
         return min(2 * self.kept + 1, self.cells)
 
     @property
+    def divisor(self) -> float:
+        """The lesser of sqrt(m), since |v|_1 <= sqrt(m) |v|_2, and m sqrt(2/N), since |cos| + |sin| <= sqrt(2)."""
+        return min(math.sqrt(self.numbers), self.numbers * math.sqrt(2.0 / self.cells))
+
+    @property
     def step(self) -> float:
         """A fine part of the largest entry."""
-        return math.sqrt(2.0 / (self.cells * self.numbers)) / _WAVE_STEPS
+        return math.sqrt(2.0 / self.cells) / self.divisor / _WAVE_STEPS
 
     @property
     def largest(self) -> float:
@@ -370,7 +375,7 @@ class Waves(Linear):
 
     def estimate(self, measured: Reals) -> Reals:
         """Counts of the waves alone: what they leave out is not there."""
-        cells, own = self.cells, measured * math.sqrt(self.numbers)
+        cells, own = self.cells, measured * self.divisor
         full = np.zeros((*measured.shape[:-1], cells // 2 + 1), dtype=np.complex128)
         full[..., 0] = own[..., 0] * math.sqrt(cells)
         cosines, sines = own[..., 1::2], own[..., 2::2]
@@ -382,7 +387,7 @@ class Waves(Linear):
         return np.asarray(np.fft.irfft(full, cells))
 
     def dual(self, weights: Reals) -> Reals:
-        """The orthonormal waves, applied to the weights, times the root of their number."""
+        """The orthonormal waves, applied to the weights, times the divisor."""
         cells = self.cells
         found = np.fft.rfft(weights)[..., : self.kept + 1] * math.sqrt(2.0 / cells)
         out = np.empty((*weights.shape[:-1], 2 * self.kept + 1))
@@ -391,7 +396,7 @@ class Waves(Linear):
         out[..., 2::2] = -found[..., 1:].imag
         if 2 * self.kept == cells:
             out[..., -2] /= math.sqrt(2.0)
-        return np.asarray(out[..., : self.numbers] * math.sqrt(self.numbers))
+        return np.asarray(out[..., : self.numbers] * self.divisor)
 
     def describe(self) -> str:
         """A few words for a plan."""

@@ -113,7 +113,7 @@ class CSM(OneMeasurement):
 
     @classmethod
     def challenges(cls) -> tuple[Challenge, ...]:
-        """As for all counts, under every kind of sensing; and a row from corner to corner, sketched by itself."""
+        """As for all counts, a replaced row under every kind of sensing; and a row from corner to corner, by itself."""
         # by value, so that few bins keep the domain of any other table small: a search draws hundreds of sketches
         eight = Schema.from_dict({"columns": {"a": {"kind": "category", "values": [str(i) for i in range(8)]}}})
         number = {"kind": "number", "low": 0, "high": 1}
@@ -126,7 +126,7 @@ class CSM(OneMeasurement):
                     c, schema=eight, options={"bins": 2, "sensing": kind, "ratio": 0.75}, why=f"{c.why}, {kind} sensing"
                 )
                 for c in super().challenges()
-                for kind in KINDS
+                for kind in (KINDS if c.neighbours.relation is Relation.REPLACE else KINDS[2:3])
             ),
             Challenge(
                 Neighbours(Unit.ROW, Relation.REPLACE), corners, low, high, "a row from corner to corner", options=rows

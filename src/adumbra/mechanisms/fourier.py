@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import numpy as np
-
 from adumbra.core.challenge import Challenge
 from adumbra.core.domain import Domain
 from adumbra.core.errors import InputError
@@ -145,6 +143,7 @@ class Fourier(Counted):
             kept = min(max(kept + 1, math.floor(kept * 1.1)), self._most(domain))
             candidates.append(kept)
         sd = setting.preview(_SHARES[COUNTS], self._waves(domain, 0))
-        numbers = np.minimum(2 * np.array(candidates) + 1, domain.size)
-        # coefficients are measured over the root of their number, so each gets that times the noise
-        return TailChoice(domain.groups, tuple(candidates), tuple((sd * numbers).tolist()))
+        # coefficients are measured over a divisor, so each gets that times the noise
+        waves = [Waves(domain.shape, kept) for kept in candidates]
+        costs = tuple(sd * each.divisor * math.sqrt(each.numbers) for each in waves)
+        return TailChoice(domain.groups, tuple(candidates), costs)

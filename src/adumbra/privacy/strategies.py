@@ -78,9 +78,8 @@ def moves(strategy: Hashable) -> Moves:
         return _haar(strategy)
     if isinstance(strategy, Tree):
         return _tree(strategy)
-    if isinstance(strategy, Waves):  # orthonormal rows over the root of their number, and |v|_1 <= sqrt(numbers) |v|_2
-        root = math.sqrt(strategy.numbers)
-        return Moves(1.0, 1.0 / root, math.sqrt(2.0), math.sqrt(2.0) / root)
+    if isinstance(strategy, Waves):  # in L1 the divisor sees to it, for any number of waves
+        return Moves(1.0, 1.0 / strategy.divisor, math.sqrt(2.0), math.sqrt(2.0) / strategy.divisor)
     if isinstance(strategy, Sensing):
         return _sketch(strategy)
     raise TypeError(f"no bound is known for {type(strategy).__name__}")

@@ -12,41 +12,96 @@ What does not hold (docs/proofs/published-csm.md):
   the claimed one, and the third gives far more noise than needed.
 - Algorithm 1, line 1, codes the table sparsely first. With a dictionary that is not orthogonal a greedy solver does it,
   and a solver that jumps has no sensitivity to speak of. Here the table is measured linearly, as in the paper's (5).
+- Proposition 2 counts the noise of one measurement and nothing of what K atoms leave out.
 - The noise is float64 from a statistical generator.
 
-What the paper leaves open, and how it is read here: tau is the compression ratio s / N; the magnitude function H is 1;
-one tuple counts 1 in one of N cells, so that the query of Definition 5 changes by one entry of Psi; the matrix has
-entries of +-1/sqrt(s) (the paper names Gaussian, Bernoulli, Fourier and Hadamard). Reconstruction (lines 5 and 6) is
-post-processing and not here.
+What the paper leaves open, and how it is read here:
+
+- tau is the compression ratio s / N; the magnitude function H is 1; one tuple counts 1 in one of N cells, so that the
+  query of Definition 5 changes by one entry of Psi.
+- Line 2 says Psi X where (5) says Psi D = Psi Phi X. With an orthogonal Phi the first is Psi Phi' D: one more random
+  matrix in the place of Psi. (5) is taken.
+- Matrices (`measurement_matrix`) have columns of length 1, on the average at least, so that (7) can hold.
+- The number K of atoms is nowhere given and nowhere chosen: it is the caller's, and so is a residual to stop at.
+- Negative counts are left as they are.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adumbra.core.errors import InputError
 from adumbra.core.validation import at_least, one_of, positive
+from adumbra.linalg.dictionaries import Dictionary, hadamard
+from adumbra.linalg.pursuit import pursue
 
-__all__ = ["READINGS", "csm", "measurement_matrix", "sensitivity", "theorem_2_epsilon"]
+__all__ = [
+    "MATRICES",
+    "READINGS",
+    "Reconstructed",
+    "algorithm_1",
+    "csm",
+    "measurement_matrix",
+    "proposition_2_probability",
+    "reconstruct",
+    "sensitivity",
+    "theorem_2_epsilon",
+]
 
 Reals = NDArray[np.float64]
+
+MATRICES = ("bernoulli", "gaussian", "fourier", "hadamard")
+"""Proposition 1: drawn entry by entry (the first two), or as rows of a matrix (the others)."""
 
 READINGS = ("one-coefficient", "distribution-parameter", "number-of-vectors")
 """Definition 5 with H = 1; and Proposition 1's "the distribution parameter or the number of vectors"."""
 
 
-def measurement_matrix(measurements: int, cells: int, rng: np.random.Generator) -> Reals:
-    """Psi, s x N, with independent entries +-1/sqrt(s): columns of L2 norm 1 and L1 norm sqrt(s)."""
+def measurement_matrix(measurements: int, cells: int, rng: np.random.Generator, kind: str = "bernoulli") -> Reals:
+    """Psi, s x N; one of `MATRICES`.
+
+    * bernoulli: independent entries +-1/sqrt(s); columns of L2 norm 1 and L1 norm sqrt(s).
+    * gaussian: independent N(0, 1/s); columns of L2 norm 1 on the average, not normalised.
+    * fourier: s different rows of the real Fourier basis (mean, cosines, sines) times sqrt(N/s); columns as gaussian.
+    * hadamard: s different rows of the Hadamard matrix of the next power of two over sqrt(s), its first N columns.
+
+    >>> measurement_matrix(2, 3, np.random.default_rng(0), "hadamard").shape
+    (2, 3)
+    """
     at_least(1, "give the number of measurements (s)", measurements=measurements)
     at_least(1, "give the number of cells (N)", cells=cells)
-    return np.asarray(rng.choice((-1.0, 1.0), (measurements, cells)) / math.sqrt(measurements))
+    one_of(MATRICES, kind=kind)
+    root = math.sqrt(measurements)
+    if kind == "bernoulli":
+        return np.asarray(rng.choice((-1.0, 1.0), (measurements, cells)) / root)
+    if kind == "gaussian":
+        return np.asarray(rng.normal(0.0, 1.0 / root, (measurements, cells)))
+    available = cells if kind == "fourier" else 1 << (cells - 1).bit_length()
+    if measurements > available:
+        raise InputError(f"at most {available} rows of a {kind} matrix", f"{measurements}", "take fewer measurements")
+    rows = rng.choice(available, measurements, replace=False)
+    if kind == "fourier":
+        return np.asarray(_real_fourier(cells)[rows] * math.sqrt(cells / measurements))
+    return np.asarray(hadamard(np.eye(available)[rows])[:, :cells] / root)
+
+
+def _real_fourier(cells: int) -> Reals:
+    """Orthonormal, one wave a row: the mean, cosines from the lowest frequency up, then sines."""
+    angle = 2.0 * math.pi / cells * np.arange(cells)
+    cosines = np.cos(np.outer(np.arange(cells // 2 + 1), angle))
+    sines = np.sin(np.outer(np.arange(1, (cells + 1) // 2), angle))
+    waves = np.concatenate([cosines, sines])
+    return np.asarray(waves / np.linalg.norm(waves, axis=1, keepdims=True))
 
 
 def sensitivity(matrix: Reals, reading: str) -> float:
     """Delta as the paper may be read; one of `READINGS`.
+
+    The distribution parameter is that of entries with variance 1/s, of rows of a matrix too, which have none.
 
     >>> matrix = measurement_matrix(4, 16, np.random.default_rng(0))
     >>> [sensitivity(matrix, reading) for reading in READINGS]
@@ -67,6 +122,11 @@ def theorem_2_epsilon(matrix: Reals, epsilon: float, delta_ss: float) -> float:
     return float(2.0 * measurements / cells * epsilon / delta_ss)
 
 
+def proposition_2_probability(measurements: int, epsilon: float, delta_ss: float, error: float) -> float:
+    """Of an answer's being off by `error` or more, as Proposition 2 has it: exp(-error epsilon / (s Delta)) / 2."""
+    return 0.5 * math.exp(-error * epsilon / (measurements * delta_ss))
+
+
 def csm(
     counts: Reals, epsilon: float, matrix: Reals, rng: np.random.Generator, reading: str = READINGS[0]
 ) -> tuple[Reals, float]:
@@ -80,3 +140,59 @@ def csm(
     scale = sensitivity(matrix, reading) / epsilon
     measured = matrix @ counts
     return np.asarray(measured + rng.laplace(0.0, scale, measured.shape)), scale
+
+
+@dataclass(frozen=True, eq=False)
+class Reconstructed:
+    """What Algorithm 1 makes; the paper publishes `table`."""
+
+    table: Reals
+    """D* (line 6): estimated counts, shaped as the counts were."""
+    code: Reals
+    """X* (line 5): coefficients of the atoms, most of them 0."""
+    measured: Reals
+    """I* (line 4)."""
+    scale: float
+    """lambda."""
+
+
+def reconstruct(
+    measured: Reals, matrix: Reals, basis: Dictionary, sparsity: int, residual: float | None = None
+) -> tuple[Reals, Reals]:
+    """Algorithm 1, lines 5 and 6: returns (D*, X*), with X* by OMP from I* = Omega X, Omega = Psi Phi, and D* = Phi X*.
+
+    `sparsity` is K, the atoms of one histogram at most; a histogram is done earlier if the squared length of what is
+    left is at most `residual`. The basis has to be orthogonal: with another, line 1 has no linear form.
+    """
+    cells = matrix.shape[1]
+    if basis.cells != cells or basis.atoms != cells or basis.name == "learnt":
+        raise InputError(
+            f"an orthogonal basis of {cells} cells",
+            f"{basis.name}: {basis.atoms} atoms of {basis.cells} cells",
+            "take identity or dct; haar and walsh-hadamard are bases for powers of two",
+        )
+    if measured.shape[:1] != matrix.shape[:1]:
+        raise InputError(f"{len(matrix)} measurements", f"shape {measured.shape}", "give those of this matrix")
+    signals = measured.reshape(len(matrix), -1).T
+    code = pursue(basis.analysis(matrix), signals, atoms=sparsity, residual=residual).dense(cells)
+    shape = (cells, *measured.shape[1:])
+    return np.asarray(basis.synthesis(code).T.reshape(shape)), np.asarray(code.T.reshape(shape))
+
+
+def algorithm_1(
+    counts: Reals,
+    epsilon: float,
+    matrix: Reals,
+    basis: Dictionary,
+    sparsity: int,
+    rng: np.random.Generator,
+    reading: str = READINGS[0],
+    residual: float | None = None,
+) -> Reconstructed:
+    """All of Algorithm 1, for an orthogonal basis Phi: line 1 is then X = Phi' D, and Psi Phi X is Psi D.
+
+    As private as `csm` with the same arguments: what comes after I* sees no counts.
+    """
+    measured, scale = csm(counts, epsilon, matrix, rng, reading)
+    table, code = reconstruct(measured, matrix, basis, sparsity, residual)
+    return Reconstructed(table, code, measured, scale)
