@@ -22,24 +22,29 @@ import polars as pl
 import pytest
 
 import adumbra as ad
+import adumbra.core.histogram
 import adumbra.core.query
 import adumbra.core.sums
 import adumbra.mechanisms.tables
 import adumbra.pipeline
 import adumbra.privacy.ledger
 import adumbra.privacy.meter
+import adumbra.privacy.strategies
 import adumbra.publish
 import adumbra.synthesis.principal
 import adumbra.table.encode
 from adumbra.core.centred import Centred
 from adumbra.core.errors import Refused
 from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
+from adumbra.core.histogram import Histogram, TailChoice, spectrum_tails
 from adumbra.core.query import RowMap
 from adumbra.core.rows import PrivateRows
 from adumbra.core.scores import BALL, Residuals, Scores
 from adumbra.core.space import CATEGORY_STEPS, GRID, HALF, Space
 from adumbra.core.sums import Gram, GramTimes, Moments, RowsAndGram, Tables, Total, symmetric
 from adumbra.linalg.projections import ROUNDING
+from adumbra.linalg.sensing import Dense, Hadamard, Sensing, SparseSigns
+from adumbra.linalg.strategies import Haar, Identity, Tree, Waves, padded
 from adumbra.mechanisms.catalogue import build, catalogue
 from adumbra.privacy import calibrate, noise, sensitivity
 from adumbra.synthesis.drawn import DrawnTable
@@ -55,7 +60,9 @@ from tests import (
     test_meter,
     test_review,
     test_second_moment,
+    test_sensing,
     test_sensitivity,
+    test_strategies,
     test_sums,
     test_sums_audit,
     test_synthetic,
@@ -735,6 +742,208 @@ def delta_of_the_owner_promised(patch):
     patch.setattr(adumbra.pipeline, "promised_delta", lambda mechanism, delta: delta)
 
 
+# ---- counts of a domain
+
+
+def one_column_for_two(patch):
+    """A replaced row takes one from a cell and gives it to another; the bound sees the first of them."""
+    patch.setattr(
+        adumbra.privacy.strategies.Moves, "of", lambda self, _, norm: self.one_l1 if norm == "l1" else self.one_l2
+    )
+
+
+def row_without_a_cell_forgotten(patch):
+    """A replaced row may have been in no cell: where two columns are nearer than one is long, that is the worse."""
+    real = adumbra.privacy.strategies.Moves.of
+
+    def of(self, relation, norm):
+        if relation is Relation.ADD_REMOVE:
+            return real(self, relation, norm)
+        return self.two_l1 if norm == "l1" else self.two_l2
+
+    patch.setattr(adumbra.privacy.strategies.Moves, "of", of)
+
+
+def level_of_the_tree_forgotten(patch):
+    """A tree of four levels has three splits; a row counts on four."""
+    real = adumbra.privacy.strategies._tree
+
+    def fewer(strategy):
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(Tree, "levels", lambda self, axis: max(1, padded(self.shape[axis], self.branching)[1]))
+            return real(strategy)
+
+    patch.setattr(adumbra.privacy.strategies, "_tree", fewer)
+
+
+def wavelets_weighed_half(patch):
+    """The bound counts a wavelet half, as if a row were in the mean of its two sides."""
+
+    def halved(strategy):
+        entries = math.prod(1 + padded(n)[1] / 2 for n in strategy.shape)
+        return adumbra.privacy.strategies.Moves(entries, math.sqrt(entries), 2 * entries, math.sqrt(2 * entries))
+
+    patch.setattr(adumbra.privacy.strategies, "_haar", halved)
+
+
+def axes_of_wavelets_added(patch):
+    """Levels of all axes are added where they multiply."""
+
+    def added(strategy):
+        entries = 1 + sum(padded(n)[1] for n in strategy.shape)
+        return adumbra.privacy.strategies.Moves(entries, math.sqrt(entries), 2 * entries, math.sqrt(2 * entries))
+
+    patch.setattr(adumbra.privacy.strategies, "_haar", added)
+
+
+def plain_axis_taken_for_a_tree(patch):
+    """Two cells apart on an axis without a root are thought to share one."""
+    patch.setattr(adumbra.privacy.strategies, "_differ_plainly", lambda strategy: False)
+
+
+def emptied_row_thought_nowhere(patch):
+    """An emptied number counts in the middle of its range."""
+    patch.setattr(adumbra.privacy.strategies, "_emptied_is_nowhere", lambda query: True)
+
+
+def waves_not_divided_by_their_number(patch):
+    """Rows of an orthonormal basis times too much: a column of them is longer in L1 than in L2."""
+    real = vars(Waves)["step"].fget
+    patch.setattr(Waves, "step", property(lambda self: real(self) * math.sqrt(self.numbers)))
+
+
+def bound_of_counts_for_every_strategy(patch):
+    """The counts get enough noise; what is measured are sums of them."""
+
+    def counted(query, space, relation, norm):
+        return adumbra.privacy.strategies.moves(Identity((query.strategy.cells,))).of(relation, norm)
+
+    patch.setitem(sensitivity._SUMS, Histogram, counted)
+
+
+def weights_squared_in_the_bound(patch):
+    """A weight is divided out once, and enters the bound twice."""
+    real = adumbra.privacy.strategies._sketch
+
+    def lighter(sketch):
+        if int(sketch.gains.max()) == 1:
+            return real(sketch)
+        return real(dataclasses.replace(sketch, gains=np.maximum(sketch.gains**2 // 1024, 1)))
+
+    patch.setattr(adumbra.privacy.strategies, "_sketch", lighter)
+
+
+def weights_multiplied_twice(patch):
+    patch.setattr(Sensing, "exact", lambda self, counts: self._whole(counts) * self.gains**2 * self.fine)
+
+
+def hadamard_columns_thought_orthogonal(patch):
+    """True of the whole matrix, not of some of its rows."""
+    patch.setattr(adumbra.privacy.strategies, "_signed", lambda sketch, weight: np.zeros(1))
+
+
+def signs_of_cells_forgotten(patch):
+    """Columns that agree more than they differ come out as far apart as they agree, if a cell has the other sign."""
+    real = adumbra.privacy.strategies._signed
+    patch.setattr(adumbra.privacy.strategies, "_signed", lambda sketch, weight: np.maximum(-real(sketch, weight), 0.0))
+
+
+def sparse_columns_thought_apart(patch):
+    """As if no two cells shared a place: sqrt(2) for 2."""
+    real = adumbra.privacy.strategies._widest
+
+    def apart(sketch):
+        if not isinstance(sketch, SparseSigns):
+            return real(sketch)
+        one = adumbra.privacy.strategies._longest_column(sketch)
+        return 2 * one[0], math.sqrt(2) * one[1]
+
+    patch.setattr(adumbra.privacy.strategies, "_widest", apart)
+
+
+def fourier_columns_thought_orthogonal(patch):
+    real = adumbra.privacy.strategies._widest
+
+    def apart(sketch):
+        if sketch.kind != "fourier":
+            return real(sketch)
+        one = adumbra.privacy.strategies._longest_column(sketch)
+        return math.sqrt(2) * one[0], math.sqrt(2) * one[1]
+
+    patch.setattr(adumbra.privacy.strategies, "_widest", apart)
+
+
+def largest_product_for_the_least(patch):
+    """Columns are farthest apart where their product is least."""
+
+    def largest(matrix, weights):
+        products = (matrix * weights.astype(matrix.dtype)[:, None]).T @ matrix
+        np.fill_diagonal(products, -np.inf)
+        return float(products.max())
+
+    patch.setattr(adumbra.privacy.strategies, "_least_product", largest)
+
+
+def row_in_two_cells(patch):
+    """A value on the edge counts on both sides of it."""
+    real = adumbra.core.histogram._OfCounts.gathered
+
+    def smeared(self, batch):
+        counts = real(self, batch)["counts"]
+        return {"counts": counts + np.roll(counts, 1)}
+
+    patch.setattr(adumbra.core.histogram._OfCounts, "gathered", smeared)
+
+
+def sums_in_float32(patch):
+    """Fast, and no longer exact."""
+
+    def short(self, counts):
+        return (self.matrix.astype(np.float32) @ counts.astype(np.float32)).astype(np.float64)
+
+    patch.setattr(Dense, "_whole", short)
+
+
+def largest_entry_forgotten(patch):
+    """A sum of many cells is taken to be as small as a count."""
+    for kind in (Hadamard, Haar, Waves):
+        patch.setattr(kind, "largest", 1.0)
+
+
+def choice_paid_for_one_score(patch):
+    """Laplace noise for the score that wins; those it is compared with move too."""
+    patch.setitem(
+        sensitivity._SUMS, TailChoice, lambda query, space, relation, norm: adumbra.privacy.strategies._tail(relation)
+    )
+
+
+def choice_with_its_scores(patch):
+    real = TailChoice.revealed
+    patch.setattr(TailChoice, "revealed", lambda self, noisy: real(self, noisy) | noisy)
+
+
+def choice_without_noise(patch):
+    """The noisy scores are drawn; the choice is that of the exact ones."""
+    real, last = TailChoice.finished, {}
+
+    def remembered(self, total):
+        last.update(real(self, total))
+        return dict(last)
+
+    patch.setattr(TailChoice, "finished", remembered)
+    patch.setattr(TailChoice, "revealed", lambda self, noisy: {"choice": np.array([float(np.argmin(last["scores"]))])})
+
+
+def tail_of_a_replaced_row_paid_as_added(patch):
+    real = adumbra.privacy.strategies._tail
+    patch.setattr(adumbra.privacy.strategies, "_tail", lambda relation: real(Relation.ADD_REMOVE))
+
+
+def tail_of_a_transform_that_lengthens(patch):
+    """A transform that is not orthonormal: both a frequency and its mirror image count twice."""
+    patch.setattr(adumbra.core.histogram, "spectrum_tails", lambda counts: spectrum_tails(counts) * math.sqrt(2))
+
+
 LABELLED = "moments by class, mixed"
 WEIGHTS = test_sums.WEIGHTS[0]
 
@@ -750,7 +959,16 @@ CORNERS = [
 ]
 SCHEMA = ad.Schema.from_dict(test_synthetic.MIXED)
 DRAWN = [name for name, cls in catalogue().items() if issubclass(cls, DrawnTable)]
+COUNTED = {
+    "laplace": {},
+    "privelet": {},
+    "hierarchical": {},
+    "sparse": {},
+    "csm": {"sensing": "signs"},
+    "fourier": {"frequencies": 3},
+}
 ONE_RUN = [
+    *((name, relation, None) for name in COUNTED for relation in Relation),
     *((name, relation, None) for name in DRAWN for relation in Relation),
     *(
         (name, relation, bound)
@@ -845,6 +1063,8 @@ def made(name):
     """A mechanism, or a variant of one that finds principal components."""
     if name in test_second_moment.VARIANTS:
         return test_second_moment.built(name)
+    if name in COUNTED:
+        return build(name, {"columns": ("children", "ward", "smoker"), **COUNTED[name]})
     return build(name, {"dppro": {"dimension": 5}, "dprp": {}}.get(name, {"rows": 3}))
 
 
@@ -862,6 +1082,17 @@ def test_no_neighbour_moves_what_meets_the_noise_by_more_than_was_paid(name, rel
         sizes = [paid_for(moved(*pair, mechanism, budget, row_bound)) for pair in tried]
         assert max(sizes) <= paid, f"{max(sizes):.4g} moved, {paid:.4g} paid"
         assert delta == 0 or max(sizes) >= 0.25 * paid, f"no power: {max(sizes):.4g} of {paid:.4g}"
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_a_release_that_chooses_moves_by_no_more_than_was_paid(relation):
+    """Of the scores of a noisy choice twice the one that moves most counts, however many there are."""
+    mechanism = build("fourier", {"columns": ("children", "ward", "smoker")})
+    for pair in neighbours_of(relation):
+        choice, *looks = moved(*pair, mechanism, ad.Budget(2.0, 0.0, Unit.ROW, relation), None)
+        law, (scores,) = choice
+        assert law == "laplace" and scores.size > 10
+        assert 2 * np.abs(scores).max() + paid_for(looks) <= 2.0
 
 
 def test_rows_are_clipped_before_they_are_mapped(monkeypatch):
@@ -979,6 +1210,7 @@ def bug(plant, test, *arguments):
     return plant, test, arguments
 
 
+AT_THE_DOOR = test_strategies.test_no_neighbouring_table_moves_an_answer_by_more_than_was_paid
 CASES = [
     bug(only_the_first_look_charged, test_synthetic.test_a_cap_refuses_all_looks_or_none, "moments"),
     bug(
@@ -1196,6 +1428,124 @@ CASES = [
     ),
     bug(delta_of_the_owner_promised, test_contract.test_pure_epsilon_costs_what_it_says, "lip"),
     bug(delta_of_the_owner_promised, test_contract.test_pure_epsilon_costs_what_it_says, "analyze_gauss"),
+    bug(one_column_for_two, test_strategies.test_no_row_exceeds_the_bound_and_one_reaches_it, "identity", (8,)),
+    bug(one_column_for_two, test_strategies.test_the_first_and_the_last_cell_are_the_worst_pair, (4, 4)),
+    bug(one_column_for_two, AT_THE_DOOR, "tree of 3", "gaussian"),
+    bug(one_column_for_two, AT_THE_DOOR, "hadamard", "laplace"),
+    bug(
+        row_without_a_cell_forgotten,
+        test_strategies.test_a_domain_of_one_cell_still_has_rows_that_are_in_none,
+        "hadamard",
+    ),
+    bug(
+        level_of_the_tree_forgotten, test_strategies.test_no_row_exceeds_the_bound_and_one_reaches_it, "tree of 2", (9,)
+    ),
+    bug(level_of_the_tree_forgotten, test_strategies.test_bounds_are_exact_for_any_shape),
+    bug(level_of_the_tree_forgotten, AT_THE_DOOR, "tree of 16", "laplace"),
+    bug(wavelets_weighed_half, test_strategies.test_no_row_exceeds_the_bound_and_one_reaches_it, "haar", (8,)),
+    bug(wavelets_weighed_half, test_strategies.test_noise_of_an_answer_has_its_scale_and_no_other, "haar", "laplace"),
+    bug(axes_of_wavelets_added, test_strategies.test_no_row_exceeds_the_bound_and_one_reaches_it, "haar", (5, 6)),
+    bug(axes_of_wavelets_added, AT_THE_DOOR, "haar", "gaussian"),
+    bug(plain_axis_taken_for_a_tree, test_strategies.test_bounds_are_exact_for_any_shape),
+    bug(
+        plain_axis_taken_for_a_tree,
+        test_strategies.test_no_row_exceeds_the_bound_and_one_reaches_it,
+        "haar, first axis plain",
+        (5, 6),
+    ),
+    bug(emptied_row_thought_nowhere, test_strategies.test_an_emptied_row_goes_or_changes_its_cell, ("number:5",)),
+    bug(waves_not_divided_by_their_number, test_strategies.test_waves_stay_within_their_bound_whatever_is_kept, 16),
+    bug(bound_of_counts_for_every_strategy, AT_THE_DOOR, "haar", "l2-laplace"),
+    bug(bound_of_counts_for_every_strategy, AT_THE_DOOR, "signs", "laplace"),
+    bug(
+        bound_of_counts_for_every_strategy,
+        test_strategies.test_noise_of_an_answer_has_its_scale_and_no_other,
+        "tree",
+        "gaussian",
+    ),
+    bug(
+        bound_of_counts_for_every_strategy,
+        test_no_neighbour_moves_what_meets_the_noise_by_more_than_was_paid,
+        "privelet",
+        Relation.REPLACE,
+        None,
+    ),
+    bug(weights_squared_in_the_bound, test_sensing.test_the_search_over_all_pairs_is_exact, "gaussian", "many"),
+    bug(
+        weights_squared_in_the_bound,
+        test_sensing.test_formulas_hold_and_come_as_near_as_stated,
+        "sparse-signs",
+        "two",
+        "formula",
+    ),
+    bug(weights_squared_in_the_bound, AT_THE_DOOR, "weighted hadamard", "laplace"),
+    bug(weights_multiplied_twice, test_sensing.test_all_ways_to_apply_a_sketch_agree, "fourier", "two"),
+    bug(weights_multiplied_twice, AT_THE_DOOR, "weighted signs", "laplace"),
+    bug(
+        hadamard_columns_thought_orthogonal,
+        test_sensing.test_formulas_hold_and_come_as_near_as_stated,
+        "hadamard",
+        "equal",
+        "formula",
+    ),
+    bug(hadamard_columns_thought_orthogonal, test_sensing.test_no_sketch_of_any_size_exceeds_its_bound),
+    bug(signs_of_cells_forgotten, test_sensing.test_no_sketch_of_any_size_exceeds_its_bound),
+    bug(
+        sparse_columns_thought_apart,
+        test_sensing.test_a_pair_of_sparse_columns_can_be_twice_as_far_apart_as_they_are_long,
+    ),
+    bug(
+        sparse_columns_thought_apart,
+        test_sensing.test_no_sketch_of_any_signs_and_weights_exceeds_its_bound,
+        "sparse-signs",
+    ),
+    bug(
+        fourier_columns_thought_orthogonal,
+        test_sensing.test_formulas_hold_and_come_as_near_as_stated,
+        "fourier",
+        "equal",
+        "formula",
+    ),
+    bug(
+        largest_product_for_the_least,
+        test_sensing.test_formulas_hold_and_come_as_near_as_stated,
+        "signs",
+        "many",
+        "formula",
+    ),
+    bug(row_in_two_cells, test_strategies.test_a_row_counts_in_one_cell_or_in_none),
+    bug(row_in_two_cells, AT_THE_DOOR, "identity", "laplace"),
+    bug(
+        row_in_two_cells,
+        test_no_neighbour_moves_what_meets_the_noise_by_more_than_was_paid,
+        "laplace",
+        Relation.ADD_REMOVE,
+        None,
+    ),
+    bug(
+        sums_in_float32,
+        test_strategies.test_answers_are_exact_up_to_the_largest_table_that_is_let_in,
+        "gaussian",
+    ),
+    bug(
+        largest_entry_forgotten,
+        test_strategies.test_answers_are_exact_up_to_the_largest_table_that_is_let_in,
+        "haar",
+    ),
+    bug(half_noise, test_strategies.test_noise_of_an_answer_has_its_scale_and_no_other, "counts", "laplace"),
+    bug(half_l2_noise, test_strategies.test_noise_of_an_answer_has_its_scale_and_no_other, "haar", "l2-laplace"),
+    bug(two_thirds_noise, test_strategies.test_noise_of_an_answer_has_its_scale_and_no_other, "tree", "gaussian"),
+    bug(half_noise, test_strategies.test_choices_come_as_often_as_their_law_says),
+    bug(choice_paid_for_one_score, test_strategies.test_choices_come_as_often_as_their_law_says),
+    bug(choice_paid_for_one_score, test_strategies.test_the_choice_has_the_noise_of_twice_a_score),
+    bug(choice_with_its_scores, test_strategies.test_a_choice_hands_out_its_place_and_nothing_else),
+    bug(choice_without_noise, test_strategies.test_choices_come_as_often_as_their_law_says),
+    bug(
+        tail_of_a_replaced_row_paid_as_added,
+        test_strategies.test_two_opposite_cells_move_a_tail_by_the_root_of_two,
+    ),
+    bug(tail_of_a_transform_that_lengthens, test_strategies.test_no_row_moves_a_tail_by_more_than_its_bound, 100),
+    bug(tail_of_a_transform_that_lengthens, test_strategies.test_tails_are_lengths_of_what_the_waves_leave_out),
 ]
 
 

@@ -55,6 +55,14 @@ class _Band:
     def dimension(self) -> int:
         return int(self.rows.shape[1])
 
+    @cached_property
+    def determines_rows(self) -> bool:
+        """Whether a row follows from its projection; a square of Hadamard rows may well leave something open."""
+        if self.dimension < self.matrix.shape[0]:
+            return False
+        values = np.linalg.svd(self.matrix, compute_uv=False)
+        return bool(values[-1] > 1e-6 * values[0])
+
     def squared(self, i: Indices, j: Indices) -> Reals:
         change = self.rows[i] - self.rows[j]
         return np.asarray(np.einsum("ij,ij->i", change, change) - 2 * self.dimension * self.noise_variance)
@@ -283,7 +291,7 @@ class ProjectedRows:
         for band in self._bands:
             average = band.rows.mean(axis=0)
             noise = band.noise_variance / self.rows
-            if band.dimension >= self._space.width:  # enough equations: least squares has no projection error
+            if band.determines_rows:  # enough equations: least squares has no projection error
                 back = np.linalg.lstsq(band.matrix.T, average, rcond=None)[0]
                 weights = np.linalg.lstsq(band.matrix, vector, rcond=None)[0]
                 values.append(float(back @ vector))

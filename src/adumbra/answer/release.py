@@ -14,7 +14,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from adumbra.answer.components import PrincipalComponents
+from adumbra.answer.counted import CountedCells, CountEstimate
 from adumbra.answer.projected import Estimate, ProjectedRows
+from adumbra.answer.queries import read_queries, with_condition
 from adumbra.core.card import Card
 from adumbra.core.errors import InputError
 from adumbra.core.release import ReleaseFolder
@@ -22,6 +24,9 @@ from adumbra.table.columnar import give_back
 from adumbra.table.table import Native
 
 __all__ = ["Release", "load"]
+
+_OF_CELLS = ("range", "marginal", "workload")
+"""Questions that only counted cells answer."""
 
 
 class Release:
@@ -87,11 +92,7 @@ class Release:
         try:
             return ProjectedRows(self._folder)
         except (LookupError, TypeError, ValueError, ArithmeticError):
-            raise InputError(
-                "a card and files that fit together",
-                f"{self.path}, where they do not",
-                "run adumbra verify; get the folder again from its owner",
-            ) from None
+            raise self._misfit() from None
 
     def distances(self, pairs: Sequence[tuple[int, int]] | NDArray[np.int64]) -> pl.DataFrame:
         """Squared distances of pairs of rows: i, j, squared_distance, standard_error."""
@@ -122,9 +123,84 @@ class Release:
         """Mean over rows of a weighted sum of number and flag columns."""
         return self._rows.linear(weights)
 
-    def count(self, column: str, value: str) -> Estimate:
-        """Rows with this value of a category or flag column."""
-        return self._rows.count(column, value)
+    def count(
+        self, column: str, value: Any, where: Mapping[str, Any] | None = None, mu: float = 0.05
+    ) -> Estimate | CountEstimate:
+        """Rows with this value of a column.
+
+        Counted cells answer with an eta, and take further conditions (`where`) as `range` does; projected rows answer
+        for a category or flag alone.
+        """
+        if self._is_counted:
+            return self._counted("count").count(with_condition(column, value, where), mu)
+        if where:
+            raise InputError(
+                "a release of counted cells for several conditions",
+                f"one of {self.card.mechanism}",
+                "ask for one value of one column",
+            )
+        return self._rows.count(column, str(value))
+
+    def range(
+        self,
+        column: str,
+        low: float | None = None,
+        high: float | None = None,
+        where: Mapping[str, Any] | None = None,
+        mu: float = 0.05,
+    ) -> CountEstimate:
+        """Rows whose value lies from `low` to `high`, both included; either end may be left open.
+
+        `where` sets conditions on other columns: a value, or a pair (low, high). The answer is off by its `eta` or
+        more with probability at most `mu`.
+        """
+        return self._counted("range").range(column, low, high, where, mu)
+
+    def marginal(self, columns: Sequence[str], mu: float = 0.05) -> pl.DataFrame:
+        """The count of every combination of cells of some columns: those, value, standard_error, mu, eta, basis."""
+        return self._counted("marginal").marginal([columns] if isinstance(columns, str) else columns, mu)
+
+    def workload(
+        self, queries: str | Path | Sequence[Mapping[str, Any]] | Mapping[str, Any], mu: float = 0.05
+    ) -> pl.DataFrame:
+        """Many queries at once, from a CSV or JSON file or a list: query, value, standard_error, mu, eta, basis."""
+        counted = self._counted("workload")
+        return counted.workload(read_queries(queries, counted.domain), mu)
+
+    @property
+    def counted(self) -> CountedCells:
+        """The counted cells, where the release has some."""
+        return self._counted("count")
+
+    @property
+    def _is_counted(self) -> bool:
+        return "domain" in self.card.parameters
+
+    def _counted(self, question: str) -> CountedCells:
+        if self._is_counted:
+            return self._cells
+        answers = [answer for answer in self.card.answers if answer not in _OF_CELLS]
+        raise InputError(
+            f"a release that answers {question}",
+            f"one of {self.card.mechanism}, which does not",
+            f"ask it for one of: {', '.join(answers)}"
+            if answers
+            else "it holds a table of the schema's own columns: read its data.parquet with any tool",
+        )
+
+    @cached_property
+    def _cells(self) -> CountedCells:
+        try:
+            return CountedCells(self._folder)
+        except (LookupError, TypeError, ValueError, ArithmeticError):
+            raise self._misfit() from None
+
+    def _misfit(self) -> InputError:
+        return InputError(
+            "a card and files that fit together",
+            f"{self.path}, where they do not",
+            "run adumbra verify; get the folder again from its owner",
+        )
 
     def covariance(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """Covariances of number and flag columns."""

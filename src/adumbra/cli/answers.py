@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,14 +23,17 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Ask a release: distances, counts, means, moments, principal axes.", no_args_is_help=True)
+app = typer.Typer(
+    help="Ask a release: distances, counts, ranges, workloads, means, moments, principal axes.", no_args_is_help=True
+)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="machine-readable output")]
+MuOption = Annotated[float, typer.Option(help="share of answers that may be further off than eta")]
 
 
 @app.callback()
 def opened(ctx: typer.Context, folder: Annotated[Path, typer.Argument(help="release folder", metavar="DIR")]) -> None:
-    """Ask a release: distances, counts, means, moments, principal axes."""
+    """Ask a release: distances, counts, ranges, workloads, means, moments, principal axes."""
     if not ctx.resilient_parsing:
         ctx.obj = folder
 
@@ -95,22 +98,32 @@ def neighbours(
 
 
 def _print(estimate: Estimate, as_json: bool) -> None:
+    from dataclasses import asdict
+
     import polars as pl
 
-    print_frame(pl.DataFrame([{"value": estimate.value, "standard_error": estimate.standard_error}]), as_json)
+    print_frame(pl.DataFrame([asdict(estimate)]), as_json)
 
 
 @app.command()
 def count(
     ctx: typer.Context,
-    where: Annotated[str, typer.Option(help="COLUMN=VALUE of a category or flag")],
+    where: Annotated[list[str], typer.Option(help="COLUMN=VALUE; of counted cells also COLUMN=LOW..HIGH, repeatable")],
+    mu: MuOption = 0.05,
     json: JsonOption = False,
 ) -> None:
-    """How many rows have a value."""
-    column, equals, value = where.partition("=")
-    if not equals:
-        raise InputError("--where COLUMN=VALUE", f"{where!r}", "put = between them")
-    _print(_release(ctx).count(column, value), json)
+    """How many rows have a value (counted cells: how many fulfil all conditions)."""
+    (column, value), *others = _conditions(where).items()
+    _print(_release(ctx).count(column, value, dict(others), mu), json)
+
+
+def _conditions(given: list[str]) -> dict[str, str]:
+    from adumbra.answer.queries import condition, with_condition
+
+    out: dict[str, str] = {}
+    for text in given:
+        out = with_condition(*condition(text), out)
+    return out
 
 
 @app.command()
@@ -182,33 +195,43 @@ def project(
 def range_(
     ctx: typer.Context,
     column: Annotated[str, typer.Option(help="a number column")],
-    low: Annotated[float, typer.Option("--from", help="smallest value counted")],
-    high: Annotated[float, typer.Option("--to", help="largest value counted")],
+    low: Annotated[float | None, typer.Option("--from", help="smallest value counted")] = None,
+    high: Annotated[float | None, typer.Option("--to", help="largest value counted")] = None,
+    where: Annotated[
+        list[str] | None, typer.Option(help="COLUMN=VALUE or COLUMN=LOW..HIGH of another column; repeatable")
+    ] = None,
+    mu: MuOption = 0.05,
     json: JsonOption = False,
 ) -> None:
-    """How many rows fall in a range (releases that keep enough to say so)."""
-    _not_answered(ctx, "range")
+    """How many rows fall in a range (releases of counted cells)."""
+    _print(_release(ctx).range(column, low, high, _conditions(where or []), mu), json)
+
+
+@app.command()
+def marginal(
+    ctx: typer.Context,
+    columns: Annotated[str, typer.Option(help="A,B,...: columns of the domain")],
+    mu: MuOption = 0.05,
+    json: JsonOption = False,
+) -> None:
+    """The count of every combination of values of some columns (releases of counted cells)."""
+    print_frame(_release(ctx).marginal([c.strip() for c in columns.split(",")], mu), json)
 
 
 @app.command()
 def workload(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(help="file of queries", metavar="FILE")],
+    file: Annotated[Path, typer.Argument(help="CSV or JSON file of queries", metavar="FILE")],
+    mu: MuOption = 0.05,
+    out: Annotated[Path | None, typer.Option(help="CSV or Parquet file to write the answers to")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Many queries at once (releases that keep enough to answer them)."""
-    _not_answered(ctx, "workload")
-
-
-def _not_answered(ctx: typer.Context, question: str) -> NoReturn:
-    card = _release(ctx).card
-    raise InputError(
-        f"a release that answers {question}",
-        f"one of {card.mechanism}, which does not",
-        f"ask it for one of: {', '.join(card.answers)}"
-        if card.answers
-        else "it holds a table of the schema's own columns: read its data.parquet with any tool",
-    )
+    """Many queries at once (releases of counted cells)."""
+    found = _release(ctx).workload(file, mu)
+    if out is None:
+        print_frame(found, json)
+    else:
+        _write(found, out, json)
 
 
 @app.command()

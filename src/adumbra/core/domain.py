@@ -21,8 +21,10 @@ from adumbra.core.histogram import LARGEST_DOMAIN
 from adumbra.core.schema import Schema
 from adumbra.core.space import HALF, MOST_LEVELS, Space
 
-__all__ = ["DEFAULT_BINS", "Domain"]
+__all__ = ["DEFAULT_BINS", "MOST_BINS", "Domain"]
 
+MOST_BINS = 2**14
+"""Of one number: a cell is then four positions of the grid wide, so that rounding to it moves few values across."""
 DEFAULT_BINS = 64
 """Cells of a number that is not a small whole number, where nothing was asked for."""
 _YES, _NO = ("true", "1", "yes", "y", "t"), ("false", "0", "no", "n", "f")
@@ -46,6 +48,12 @@ class Domain:
                     repr(name),
                     f"use some of: {', '.join(list(blocks)[:10])}",
                 )
+        if bins is not None and bins > MOST_BINS:
+            raise InputError(
+                f"at most {MOST_BINS} bins of a number, whose values are kept to 2^16 positions",
+                f"{bins} bins",
+                "ask for fewer --bins; larger domains are combinations of columns, such as two parts of a code",
+            )
         chosen = [blocks[name] for name in dict.fromkeys(names or blocks)]
         counts = [cell_count(b, bins or DEFAULT_BINS, MOST_LEVELS if bins is None else bins) for b in chosen]
         if math.prod(counts) > LARGEST_DOMAIN:

@@ -28,8 +28,9 @@ Reals = NDArray[np.float64]
 
 LARGEST_DOMAIN = 2**20
 """Cells of a domain, at most."""
-_ROWS_IN_A_SPECTRUM = 2.0**20
-"""`Part.largest` of what goes through a float64 transform: at most 2^33 rows, whose rounding is below a step."""
+_ROWS_IN_A_SPECTRUM = 2.0**23
+"""`Part.largest` of what goes through a float64 transform: at most 2^30 rows, whose rounding is below a step."""
+_BLOCK = 1024
 
 
 class Strategy(Protocol):
@@ -108,8 +109,13 @@ def spectrum_tails(counts: Reals) -> Reals:
     cells = len(counts)
     energy = np.square(np.abs(np.fft.rfft(counts))) / cells
     energy[1 : (cells + 1) // 2] *= 2.0  # a frequency and its mirror image; the highest of an even number has none
-    # summed from the highest down, never as a difference: what is small stays exact beside what is large
-    return np.asarray(np.sqrt(np.append(np.cumsum(energy[:0:-1])[::-1], 0.0)))
+    # Summed from the highest down, never as a difference: what is small stays exact beside what is large. In blocks, so
+    # that no sum has more than some thousand terms, whose roundings would add up.
+    down = energy[:0:-1]
+    blocks = -(-len(down) // _BLOCK)
+    within = np.cumsum(np.append(down, np.zeros(blocks * _BLOCK - len(down))).reshape(blocks, _BLOCK), axis=1)
+    before = np.append(0.0, np.cumsum(within[:, -1])[:-1]) if blocks else np.zeros(0)
+    return np.asarray(np.sqrt(np.append((within + before[:, None]).ravel()[: len(down)][::-1], 0.0)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,6 +26,7 @@ from adumbra.core.release import DATA
 from adumbra.core.schema import Schema
 from adumbra.core.space import GRID
 from adumbra.evaluate.axes import AxesCheck, check_axes
+from adumbra.evaluate.counts import CountsCheck, check_counts
 from adumbra.evaluate.distances import DistanceCheck, check_distances
 from adumbra.evaluate.tables import (
     EMPTY,
@@ -92,8 +93,8 @@ class Evaluation:
     """A release beside the truth. Private: for the owner, never for the release.
 
     A release of rows in the schema's own columns has `columns`, `correlation`, `two_way` and `labels`; a release of
-    projected rows has `distances`, one of principal axes has `axes`. `predicted` is what the card foretold of
-    `marginal_tv` and `correlation`.
+    projected rows has `distances`, one of principal axes has `axes`, one of counted cells has `counts`. `predicted` is
+    what the card foretold of `marginal_tv` and `correlation`.
     """
 
     notice: str
@@ -111,6 +112,7 @@ class Evaluation:
     labels: tuple[LabelFit, ...] = ()
     distances: DistanceCheck | None = None
     axes: AxesCheck | None = None
+    counts: CountsCheck | None = None
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -163,12 +165,14 @@ def evaluate_release(
     source = _opened(truth, delimiter, schema, "the truth", "give the table that the release was made from")
     if "bands" in opened.card.parameters:
         return _projected(opened, schema, source, truth, delimiter, test, label, say)
+    if "domain" in opened.card.parameters:
+        return _counted_cells(opened, schema, source, test, label, say)
     made = open_table(opened.path / DATA)
     if "axes" in opened.card.answers and opened.card.parameters["result"] in ("axes", "coordinates"):
         return _along_axes(opened, schema, source, test, label, say)
     if sorted(made.columns) != sorted(column.name for column in schema.released):
         raise InputError(
-            "a release of rows in the schema's own columns, of projected rows (dppro) or of principal axes",
+            "a release of rows in the schema's own columns, of projected rows (dppro), principal axes or counted cells",
             f"one of {opened.card.mechanism}, which is neither",
             "this report has nothing to compare it with",
         )
@@ -581,6 +585,29 @@ def _along_axes(
         release_rows=card.rows,
         axes=check_axes(release, truth, schema),
         notes=("axes about the centre of the release; angles and variances are of rows cut as the card says",),
+    )
+
+
+# ---- counted cells
+
+
+def _counted_cells(
+    release: Release, schema: Schema, truth: Table, test: Any, label: str | None, say: Progress
+) -> Evaluation:
+    """Answers to ranges and single cells beside the truth."""
+    card = release.card
+    _no_models(test, label, "counted cells")
+    say("reading the truth", 0, 0)
+    rows = _counted(truth, "the truth")
+    return Evaluation(
+        notice=NOTICE,
+        table=card.table,
+        mechanism=card.mechanism,
+        promise=_promise(card),
+        truth_rows=rows,
+        release_rows=card.rows,
+        counts=check_counts(release, truth, schema),
+        notes=("ranges and cells are fixed by the shape of the domain; released rows are its cells",),
     )
 
 

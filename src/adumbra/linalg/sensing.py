@@ -114,6 +114,11 @@ class Sensing(ABC):
     def columns(self, cells: Integers) -> Integers:
         """Columns of these cells, unweighted, in whole steps: (numbers, len(cells))."""
 
+    @property
+    def crosstalk(self) -> float:
+        """What a sketch mixes into one cell from all others: this share of their squared counts, over s."""
+        return 1.0
+
     def describe(self) -> str:
         """A few words for a plan."""
         return f"{self.numbers} {self.kind} sums"
@@ -212,6 +217,11 @@ class Hadamard(Sensing):
         """As for counts."""
         return _COUNT_STEPS
 
+    @property
+    def crosstalk(self) -> float:
+        """Rows are orthogonal: with all of them nothing is mixed."""
+        return 1.0 - self.numbers / padded(self.cells)[0]
+
     def _transformed(self, values: Reals) -> Reals:
         full = np.zeros(padded(self.cells)[0])
         full[: self.cells] = values * self.flips
@@ -262,6 +272,11 @@ class Fourier(Sensing):
     def entry(self) -> float:
         """The largest entry."""
         return _FINE
+
+    @property
+    def crosstalk(self) -> float:
+        """Rows are orthogonal: with all of them nothing is mixed."""
+        return max(1.0 - self.numbers / self.cells, 0.0)
 
     @cached_property
     def table(self) -> tuple[Integers, Integers]:

@@ -68,8 +68,8 @@ class CSM(OneMeasurement):
         "very sparse tables over large domains, and wherever the sketch has to be small: memory, communication"
     )
     caution: ClassVar[str] = (
-        "for pure epsilon each atom gets about as many times the noise of `sparse` as there are measurements; with a "
-        "positive delta the two are alike; what does not stand out of the noise is lost"
+        "for pure epsilon the noise on an atom has the variance it has with `sparse` times a third to a half of the "
+        "number of measurements; with a positive delta the two are alike; what does not stand out of the noise is lost"
     )
     theorem: ClassVar[str] = (
         "Laplace or Gaussian mechanism on the sketch, by its widest pair of columns; the decoder sees noisy numbers "

@@ -26,6 +26,8 @@ _SHARES = {_CHOICE: 0.15, _TAIL: 0.05, COUNTS: 0.8}
 _SHARES_CHOSEN = {_TAIL: 0.05, COUNTS: 0.95}
 _MOST_PRODUCTS = 2**30
 """Coefficients times cells, at most."""
+_LARGEST_COST = 2.0**40
+"""In rows: scores, in steps of a thousandth, then stay whole numbers in float64."""
 
 
 @dataclass(frozen=True)
@@ -146,4 +148,10 @@ class Fourier(Counted):
         # coefficients are measured over a divisor, so each gets that times the noise
         waves = [Waves(domain.shape, kept) for kept in candidates]
         costs = tuple(sd * each.divisor * math.sqrt(each.numbers) for each in waves)
+        if max(costs) > _LARGEST_COST:
+            raise InputError(
+                "noise that scores can be told apart beside",
+                f"a cost of {max(costs):.3g} rows",
+                "give a larger epsilon",
+            )
         return TailChoice(domain.groups, tuple(candidates), costs)

@@ -11,7 +11,7 @@ is cheap; above, signs and hadamard have exact or all but exact formulas, and th
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
@@ -71,18 +71,21 @@ def _emptied_is_nowhere(query: Histogram) -> bool:
 
 @lru_cache(maxsize=64)  # by identity: a strategy cannot change, and is asked about again and again
 def moves(strategy: Hashable) -> Moves:
-    """Of the strategies known here; another has no bound, and so no noise."""
-    if isinstance(strategy, Identity):
-        return Moves(1.0, 1.0, 2.0 if strategy.cells > 1 else 0.0, math.sqrt(2.0) if strategy.cells > 1 else 0.0)
-    if isinstance(strategy, Haar):
-        return _haar(strategy)
-    if isinstance(strategy, Tree):
-        return _tree(strategy)
-    if isinstance(strategy, Waves):  # in L1 the divisor sees to it, for any number of waves
-        return Moves(1.0, 1.0 / strategy.divisor, math.sqrt(2.0), math.sqrt(2.0) / strategy.divisor)
-    if isinstance(strategy, Sensing):
-        return _sketch(strategy)
-    raise TypeError(f"no bound is known for {type(strategy).__name__}")
+    """Of the strategies known here, by their very type; another has no bound, and so no noise."""
+    known = _KNOWN.get(type(strategy))
+    if known is None:
+        raise TypeError(f"no bound is known for {type(strategy).__name__}")
+    return known(strategy)
+
+
+def _identity(strategy: Identity) -> Moves:
+    several = strategy.cells > 1
+    return Moves(1.0, 1.0, 2.0 if several else 0.0, math.sqrt(2.0) if several else 0.0)
+
+
+def _waves(strategy: Waves) -> Moves:
+    """In L1 the divisor sees to it, for any number of waves."""
+    return Moves(1.0, 1.0 / strategy.divisor, math.sqrt(2.0), math.sqrt(2.0) / strategy.divisor)
 
 
 def _haar(strategy: Haar) -> Moves:
@@ -250,3 +253,15 @@ def tail_size(query: TailSize, space: Any, relation: Relation, norm: str) -> flo
 def _tail(relation: Relation) -> float:
     """The length of a part of an orthonormal transform; one step for cutting to whole steps, one for float64."""
     return (1.0 if relation is Relation.ADD_REMOVE else math.sqrt(2.0)) + 2.0 / COUNT_STEPS
+
+
+_KNOWN: dict[type, Callable[[Any], Moves]] = {
+    Identity: _identity,
+    Haar: _haar,
+    Tree: _tree,
+    Waves: _waves,
+    Dense: _sketch,
+    Hadamard: _sketch,
+    Fourier: _sketch,
+    SparseSigns: _sketch,
+}

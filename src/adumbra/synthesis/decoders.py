@@ -153,7 +153,7 @@ def pursued(
     free = 1.0 - used / numbers
     # what the sketch mixes into a cell from all others, beside the noise
     unseen = max(float(residual @ residual) - sd**2 * (numbers - used), 0.0)
-    crosstalk = 0.0 if sketch is None else unseen / numbers
+    crosstalk = 0.0 if sketch is None else unseen * sketch.crosstalk / numbers
     strength = 1.0 if sketch is None else float(np.square(sketch.weights).mean())
     noise = {size: size * (sd**2 * free * strength + crosstalk) for size in sizes_of(len(counts))}
     sizes, squares = left_by_size(left / strength, {size: value / strength**2 for size, value in noise.items()})

@@ -31,6 +31,7 @@ __all__ = [
     "gaussian_eta",
     "l2_laplace_eta",
     "laplace_eta",
+    "likely_square",
     "normal_eta",
     "wave_energy",
 ]
@@ -90,6 +91,18 @@ def l2_laplace_eta(length: Reals, scale: float, numbers: int, mu: float) -> Real
     tilt = np.geomspace(1e-9, 1.0 - 1e-9, 20_001)
     bounds = (math.log(2.0 / mu) - (numbers + 1) / 2.0 * np.log1p(-np.square(tilt))) / tilt
     return np.asarray(length * (scale * float(bounds.min())))
+
+
+def likely_square(seen: float, error: float) -> float:
+    """Mean square of a length that came out as `seen`, if before that every length was as likely.
+
+    The unbiased seen^2 - error^2 would be 0 for many a length that is not, and an error bar without it too short.
+    """
+    if error <= 0.0:
+        return seen * seen
+    z = max(seen / error, -8.0)
+    density = math.exp(-z * z / 2.0) / math.sqrt(2.0 * math.pi)
+    return error * error * (1.0 + z * z + z * density / _upper_normal(-z))
 
 
 def _rounded_up(ratio: Reals) -> Reals:

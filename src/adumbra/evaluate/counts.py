@@ -1,0 +1,81 @@
+"""How well counted cells match the truth (owner's side: the numbers are private)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from adumbra.answer.release import Release
+from adumbra.core.schema import Schema
+from adumbra.core.workload import Workload, random_ranges
+from adumbra.synthesis.workloads import box_sums
+from adumbra.table.encode import encode
+from adumbra.table.table import Table
+
+__all__ = ["CountsCheck", "CountsFit", "check_counts"]
+
+Reals = NDArray[np.float64]
+_QUERIES = 1000
+_NUMBERS = 2**27
+"""Weights of cells that the ranges may have together: fewer ranges where cells are many."""
+_FEWEST = 100
+
+
+@dataclass(frozen=True)
+class CountsFit:
+    """Answers of one kind beside the truth."""
+
+    what: str
+    queries: int
+    error: float
+    """Root mean square."""
+    stated_error: float
+    """Root mean square of the release's own standard errors."""
+    within_eta: float
+    """Share of answers less than their eta off."""
+    mean_truth: float
+
+
+@dataclass(frozen=True)
+class CountsCheck:
+    """Counts of a release beside those of the truth."""
+
+    cells: int
+    mu: float
+    """Share of answers that may be further off than eta."""
+    fits: tuple[CountsFit, ...]
+
+
+def check_counts(release: Release, truth: Table, schema: Schema, mu: float = 0.05) -> CountsCheck:
+    """Compare fixed random ranges, and fixed random cells, with those of the true rows."""
+    domain = release.counted.domain
+    counts = np.zeros(domain.size)
+    for frame in truth.batches([column.name for column in schema.released]):
+        cell = domain.groups.of(encode(frame, schema).values)
+        counts += np.bincount(cell[cell >= 0], minlength=domain.size)
+    count = max(_FEWEST, min(_QUERIES, _NUMBERS // domain.size))
+    places = np.random.Generator(np.random.Philox(1)).integers(0, domain.size, count)
+    low = np.stack(np.unravel_index(places, domain.shape), axis=1).astype(np.float64)
+    asked = {
+        "random ranges": random_ranges(domain.shape, count),
+        "single cells": Workload.boxes(domain.shape, low, low + 1.0),
+    }
+    fits = (_fit(what, release.counted.boxes(each, mu), box_sums(counts, each)) for what, each in asked.items())
+    return CountsCheck(domain.size, mu, tuple(fits))
+
+
+def _fit(what: str, answers: pl.DataFrame, truth: Reals) -> CountsFit:
+    off = np.abs(answers["value"].to_numpy() - truth)
+    stated = answers["standard_error"].to_numpy()
+    return CountsFit(
+        what=what,
+        queries=len(truth),
+        error=math.sqrt(float(np.square(off).mean())),
+        stated_error=math.sqrt(float(np.square(stated).mean())),
+        within_eta=float((off <= answers["eta"].to_numpy()).mean()),
+        mean_truth=float(truth.mean()),
+    )
