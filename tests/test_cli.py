@@ -33,6 +33,7 @@ COMMANDS = [
     ("audit",),
     ("evaluate",),
     ("basis",),
+    ("dictionary",),
     ("answer",),
     ("ledger",),
     ("ledger", "show"),
@@ -40,7 +41,7 @@ COMMANDS = [
     ("ledger", "cap"),
     *(("answer", "DIR", name) for name in (
         "distance", "neighbours", "count", "mean", "linear", "moment", "range", "workload", "reconstruct", "axes",
-        "project",
+        "project", "marginal",
     )),
 ]  # fmt: skip
 DEFAULT = ("--schema", "s.toml", "--epsilon", "1")
@@ -497,7 +498,8 @@ def test_the_ledger_is_found_by_option_then_environment(cli: Cli, home: Home, mo
 def test_mechanisms(cli: Cli) -> None:
     found = json.loads(cli("mechanisms", "--json").out)
     assert [m["name"] for m in found] == [
-        "analyze_gauss", "auto", "dppro", "dprp", "hybrid", "lip", "lop", "moments", "power_method", "tables",
+        "analyze_gauss", "auto", "csm", "dppro", "dprp", "fourier", "hierarchical", "histogram", "hybrid", "laplace",
+        "lip", "lop", "moments", "power_method", "privelet", "sparse", "tables",
     ]  # fmt: skip
     for mechanism in found:
         assert {"name", "units", "relations", "guarantee", "releases", "references"} <= set(mechanism)

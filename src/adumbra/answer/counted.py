@@ -25,16 +25,14 @@ from adumbra.core.schema import Schema
 from adumbra.core.workload import Workload
 from adumbra.linalg import dictionaries, strategies
 from adumbra.linalg.strategies import Linear, Waves
+from adumbra.synthesis.boxes import box_gains, dense_energy, wave_energy
 from adumbra.synthesis.usefulness import (
-    box_gains,
     checked_mu,
-    dense_energy,
     gaussian_eta,
     l2_laplace_eta,
     laplace_eta,
     likely_square,
     normal_eta,
-    wave_energy,
 )
 from adumbra.synthesis.workloads import atom_products, box_sums
 

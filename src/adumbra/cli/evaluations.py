@@ -53,6 +53,8 @@ def _print(found: Evaluation) -> None:
         _print_distances(found)
     elif found.axes is not None:
         _print_axes(found)
+    elif found.counts is not None:
+        _print_counts(found)
     else:
         _print_summary(found)
         _print_columns(found)
@@ -92,6 +94,20 @@ def _print_axes(found: Evaluation) -> None:
             ("subspace error (0: the same span, 1: at right angles)", _share(check.subspace_error), None),
             ("largest angle to the true span", f"{check.largest_angle:.1f} degrees", check.stated_angle),
             ("true variances inside the error bars", _share(check.inside), None),
+        ],
+    )
+
+
+def _print_counts(found: Evaluation) -> None:
+    check = found.counts
+    if check is None:
+        return
+    print_table(
+        f"counts of {check.cells} cells, in rows",
+        ("what", "asked", "error (root mean square)", "stated", f"within eta (mu {check.mu:g})", "mean of the truth"),
+        [
+            (fit.what, fit.queries, fit.error, fit.stated_error, _share(fit.within_eta), fit.mean_truth)
+            for fit in check.fits
         ],
     )
 

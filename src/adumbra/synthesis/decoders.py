@@ -23,6 +23,10 @@ Reals = NDArray[np.float64]
 PLAIN = tuple(name for name in NAMES if name != "learnt")
 """Dictionaries that have a name and need no file."""
 _MOST_ATOMS = 512
+_FEW = 8
+"""Atoms are few where there are so many times more numbers."""
+_FOLDS = 5
+"""Parts of the numbers, each foretold from the others."""
 
 
 def check_dictionary(text: str) -> None:
@@ -134,33 +138,34 @@ def thresholded(noisy: Reals, sd: float, laplace: bool, atoms: Dictionary, most:
 def pursued(
     measured: Reals, sd: float, laplace: bool, sketch: Sensing | None, atoms: Dictionary, most: int | None
 ) -> Decoded:
-    """Orthogonal matching pursuit, until nothing stands out of the noise; what the sketch says of the rest is kept."""
+    """Orthogonal matching pursuit, until nothing stands out of the noise.
+
+    What it left is seen in its residual, while atoms are few beside the numbers. Where they are not, it has fitted
+    noise too, and is judged by numbers that it did not see: the same decoder on some of them must foretell the others.
+    """
     operator = SensedAtoms(sketch, atoms)
     numbers = operator.shape[0]
     heavy = laplace and sketch is None and atoms.name == "identity"
-    # a third of the numbers: with more atoms the noise would be fitted rather than seen
-    limit = min(most or _MOST_ATOMS, _MOST_ATOMS, max(1, numbers // 3), operator.shape[1])
-    found = pursue_operator(operator, measured, atoms=limit, correlation=threshold(sd, operator.shape[1], heavy))
-    used = int(found.used[0])
-    support, coefficients = found.support[0, :used], found.coefficients[0, :used]
-    dense = np.zeros(atoms.atoms)
-    dense[support] = coefficients
-    counts = atoms.synthesis(dense)
-    columns = np.stack([operator.column(int(a)) for a in support], axis=1) if used else np.zeros((numbers, 0))
-    covariance = sd**2 * np.linalg.pinv(columns.T @ columns) if used else np.zeros((0, 0))
-    residual = measured - columns @ coefficients
-    left = residual if sketch is None else sketch.adjoint(residual)
-    free = 1.0 - used / numbers
-    # what the sketch mixes into a cell from all others, beside the noise
-    unseen = max(float(residual @ residual) - sd**2 * (numbers - used), 0.0)
-    crosstalk = 0.0 if sketch is None else unseen * sketch.crosstalk / numbers
+    cut = threshold(sd, operator.shape[1], heavy)
+    support, coefficients = _pursuit(operator, measured, cut, most)
+    counts = _counts(atoms, support, coefficients)
+    columns = _columns(operator, support)
+    covariance = sd**2 * np.linalg.pinv(columns.T @ columns) if len(support) else np.zeros((0, 0))
+    if _FEW * len(support) <= numbers and len(support) < _limit(operator, most):
+        residual, share = measured - columns @ coefficients, 1.0 - len(support) / numbers
+    else:
+        residual, share = _unforeseen(operator, measured, cut, most), 1.0
     strength = 1.0 if sketch is None else float(np.square(sketch.weights).mean())
-    noise = {size: size * (sd**2 * free * strength + crosstalk) for size in sizes_of(len(counts))}
-    sizes, squares = left_by_size(left / strength, {size: value / strength**2 for size, value in noise.items()})
+    left = residual if sketch is None else sketch.adjoint(residual) / strength
+    noise = sd**2 * share / strength
+    # what the sketch mixes into a cell from all others, beside the noise
+    unseen = max(float(residual @ residual) / strength - noise * numbers, 0.0)
+    mixed = 0.0 if sketch is None else unseen * sketch.crosstalk / numbers
+    sizes, squares = left_by_size(left, {size: size * (noise + mixed) for size in sizes_of(len(counts))})
     facts, arrays = _facts(atoms)
     return Decoded(
         counts,
-        {"decoder": "pursuit", "atoms_kept": used, **facts},
+        {"decoder": "pursuit", "atoms_kept": len(support), **facts},
         {
             "support": support,
             "coefficients": coefficients,
@@ -170,3 +175,59 @@ def pursued(
             **arrays,
         },
     )
+
+
+class _SomeNumbers:
+    """The same atoms, seen through some of the numbers only."""
+
+    def __init__(self, whole: SensedAtoms, kept: NDArray[np.bool_]) -> None:
+        self._whole, self._kept = whole, kept
+        self.shape = (int(kept.sum()), whole.shape[1])
+        self.lengths: Reals = np.asarray(whole.lengths * math.sqrt(self.shape[0] / whole.shape[0]))
+
+    def correlate(self, residual: Reals) -> Reals:
+        full = np.zeros(self._whole.shape[0])
+        full[self._kept] = residual
+        return self._whole.correlate(full)
+
+    def column(self, atom: int) -> Reals:
+        return np.asarray(self._whole.column(atom)[self._kept])
+
+
+def _pursuit(
+    operator: SensedAtoms | _SomeNumbers, measured: Reals, cut: float, most: int | None
+) -> tuple[NDArray[np.int64], Reals]:
+    """Atoms and their coefficients."""
+    found = pursue_operator(operator, measured, atoms=_limit(operator, most), correlation=cut)
+    used = int(found.used[0])
+    return found.support[0, :used], found.coefficients[0, :used]
+
+
+def _limit(operator: SensedAtoms | _SomeNumbers, most: int | None) -> int:
+    """Atoms to look for: at most a third of the numbers, with more of them noise would be fitted rather than seen."""
+    numbers, atoms = operator.shape
+    return min(most or _MOST_ATOMS, _MOST_ATOMS, max(1, numbers // 3), atoms)
+
+
+def _unforeseen(operator: SensedAtoms, measured: Reals, cut: float, most: int | None) -> Reals:
+    """What each part of the numbers differs by from what the others foretell."""
+    numbers = operator.shape[0]
+    folds = min(_FOLDS if operator.shape[1] <= 2**16 else 2, numbers)
+    out = measured.copy()
+    for fold in range(folds if folds > 1 else 0):
+        hidden = np.arange(numbers) % folds == fold
+        found, values = _pursuit(_SomeNumbers(operator, ~hidden), measured[~hidden], cut, most)
+        out[hidden] -= (_columns(operator, found) @ values)[hidden]
+    return out
+
+
+def _columns(operator: SensedAtoms, support: NDArray[np.int64]) -> Reals:
+    if not len(support):
+        return np.zeros((operator.shape[0], 0))
+    return np.stack([operator.column(int(atom)) for atom in support], axis=1)
+
+
+def _counts(atoms: Dictionary, support: NDArray[np.int64], coefficients: Reals) -> Reals:
+    dense = np.zeros(atoms.atoms)
+    dense[support] = coefficients
+    return atoms.synthesis(dense)

@@ -15,7 +15,7 @@ from adumbra.core.query import PureNoise
 from adumbra.core.workload import Workload, random_ranges
 from adumbra.linalg.sensing import sensing
 from adumbra.linalg.strategies import Haar, Identity, Linear, Tree, Waves
-from adumbra.synthesis.workloads import gains
+from adumbra.synthesis.boxes import box_gains
 
 __all__ = ["BRANCHINGS", "FEW_ATOMS", "Forecast", "best_tree", "forecasts", "quieter", "sketch_size", "workload_for"]
 
@@ -39,7 +39,7 @@ class Forecast:
 def workload_for(shape: tuple[int, ...]) -> Workload:
     """Random ranges, always the same, to average an error over: fewer where cells are many."""
     cells = math.prod(shape)
-    return random_ranges(shape, 200 if cells <= 2**14 else 50 if cells <= 2**17 else 16)
+    return random_ranges(shape, 200 if cells <= 2**16 else 50)
 
 
 def _cells_for(shape: tuple[int, ...]) -> Workload:
@@ -77,7 +77,7 @@ def best_tree(domain: Domain, sd: Callable[[Tree], float]) -> Tree:
     for tree in trees:  # different numbers of branches may make the same tree
         kept.setdefault(tuple(tree.levels(a) for a in range(len(shape))), tree)
     fitting = [tree for tree in kept.values() if tree.numbers <= 2**23] or trees[-1:]
-    return min(fitting, key=lambda tree: sd(tree) * _rms(gains(tree, workload)[0]))
+    return min(fitting, key=lambda tree: sd(tree) * _rms(box_gains(tree, workload)[0]))
 
 
 def forecasts(setting: Setting, domain: Domain, atoms: int | None = None) -> list[Forecast]:
@@ -89,7 +89,7 @@ def forecasts(setting: Setting, domain: Domain, atoms: int | None = None) -> lis
         return setting.preview(1.0, Histogram(domain.groups, strategy, pure))
 
     def linear(name: str, strategy: Linear, noise: float, given: str = "") -> Forecast:
-        far, near = (noise * _rms(gains(strategy, queries)[0]) for queries in (ranges, single))
+        far, near = (noise * _rms(box_gains(strategy, queries)[0]) for queries in (ranges, single))
         return Forecast(name, far, near, strategy.numbers, given)
 
     direct, tree, haar = Identity(shape), best_tree(domain, sd), Haar(shape, domain.unordered)

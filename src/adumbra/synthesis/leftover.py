@@ -7,6 +7,8 @@ It is what the standard error of an answer needs beside the noise on the atoms t
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,9 +35,19 @@ def block_sums(values: Reals, size: int) -> Reals:
 
 
 def left_by_size(left: Reals, noise: dict[int, float]) -> tuple[Reals, Reals]:
-    """Sizes, and for each the mean square of what was left; `noise`: the noise in a block's sum, its variance."""
+    """Sizes, and for each the mean square of what was left; `noise`: the noise in a block's sum, its variance.
+
+    What is left adds up over a range as if by chance at least; where the blocks of a size show clearly that it adds up
+    to more (parts of one sign), what they show is taken.
+    """
     sizes = sizes_of(len(left))
-    found = [max(float(np.square(block_sums(left, size)).mean()) - noise[size], 0.0) for size in sizes]
+    found: list[float] = []
+    for size in sizes:
+        squares = np.square(block_sums(left, size))
+        # noise alone would be seen as much as this, or less, nearly always
+        seen, unsure = float(squares.mean()) - noise[size], 2.0 * noise[size] * math.sqrt(2.0 / len(squares))
+        by_chance = size * found[0] if found else max(seen, 0.0)
+        found.append(max(by_chance, seen if seen > unsure else 0.0))
     return np.array(sizes, dtype=np.float64), np.array(found)
 
 
