@@ -405,3 +405,70 @@ def test_random_ranges_are_whole_and_repeatable():
 def test_a_workload_needs_a_box_for_each_term():
     with pytest.raises(ValueError, match="one box"):
         Workload((4,), ("q",), np.array([0]), np.array([1.0]), np.zeros((1, 2)), np.zeros((1, 2)))
+
+
+# ----------------------------------------------------------------------------- what a hostile reading found
+
+
+def test_columns_that_are_called_like_the_ends_of_a_bin_keep_their_names(monkeypatch):
+    silence(monkeypatch)
+    schema = ad.Schema.from_dict(
+        {
+            "columns": {
+                "a": {"kind": "number", "low": 0, "high": 100},
+                "a_from": {"kind": "category", "values": ["x", "y"]},
+            }
+        }
+    )
+    table = pl.DataFrame({"a": [10.0, 90.0], "a_from": ["x", "y"]})
+    done = ad.release(table, schema, ad.Laplace(bins=4), ad.Budget(1.0))
+    assert done.table.columns == ["a_from_", "a_to", "a_from", "count"]
+    assert done.table.filter(pl.col("count") > 0)["a_from"].to_list() == ["x", "y"]
+    assert done.count("a_from", "x").value == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", COUNTING)
+def test_more_columns_than_an_array_can_have_are_refused_before_the_charge(name, home):
+    names = [f"c{i}" for i in range(70)]
+    schema = ad.Schema.from_dict({"columns": {n: {"kind": "number", "low": 0, "high": 1} for n in names}})
+    ledger = ad.Ledger(home.ledger)
+    with pytest.raises(ad.InputError, match="at most 32 columns"):
+        ad.release(
+            pl.DataFrame({n: [0.5] for n in names}), schema, build(name, {"bins": "1"}), ad.Budget(1.0), ledger=ledger
+        )
+    assert not home.ledger.exists()
+
+
+def test_a_dictionary_file_of_another_kind_is_refused(tmp_path):
+    np.savez(tmp_path / "pack.npz", a=np.eye(64))
+    (tmp_path / "pack.npz").rename(tmp_path / "pack.npy")
+    (tmp_path / "broken.npy").write_bytes(b"PK\x03\x04 not a zip")
+    (tmp_path / "nan.npy").write_bytes(b"")
+    for file in ("pack.npy", "broken.npy", "nan.npy"):
+        with pytest.raises(ad.InputError, match="npy file of real numbers"):
+            ad.plan(visits(5), SCHEMA, ad.Sparse("age", dictionary=str(tmp_path / file)), ad.Budget(1.0))
+    np.save(tmp_path / "wrong.npy", np.eye(5))
+    with pytest.raises(ad.InputError, match="atoms of 64 numbers"):
+        ad.plan(visits(5), SCHEMA, ad.CSM("age", dictionary=str(tmp_path / "wrong.npy")), ad.Budget(1.0))
+
+
+@pytest.mark.parametrize("mechanism", [ad.Sparse, ad.CSM])
+def test_a_dictionary_is_read_before_the_charge_and_not_again(mechanism, tmp_path, monkeypatch):
+    file = tmp_path / "atoms.npy"
+    np.save(file, np.eye(64))
+    original = np.load
+
+    def once(place, **options):
+        found = original(place, **options)
+        if str(place).endswith("atoms.npy"):
+            file.unlink()
+        return found
+
+    monkeypatch.setattr(np, "load", once)
+    assert ad.release(visits(50), SCHEMA, mechanism("age", dictionary=str(file)), ad.Budget(1.0)).verify() == []
+
+
+def test_bins_are_checked_for_dictionaries_too():
+    for bins in (-1, 0):
+        with pytest.raises(ad.InputError, match="bins"):
+            ad.public_dictionary(visits(50), SCHEMA, columns=["weight"], bins=bins)

@@ -83,7 +83,7 @@ class Witness:
         """Measure, and note down."""
         if isinstance(query, Sum):
             summed = self._door.measure(line, query)
-            if not query.linear:  # what the rows add by themselves is not what they change: left to the proofs' tests
+            if not query.linear:  # what a row adds is not what it changes; tests/test_strategies.py looks at these
                 return summed
             self._note(line, query, summed.calibration, _weighted(query, dict(summed.values)))
             return summed

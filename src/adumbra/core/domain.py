@@ -20,11 +20,13 @@ from adumbra.core.errors import InputError
 from adumbra.core.histogram import LARGEST_DOMAIN
 from adumbra.core.schema import Schema
 from adumbra.core.space import HALF, MOST_LEVELS, Space
+from adumbra.core.validation import at_least
 
 __all__ = ["DEFAULT_BINS", "MOST_BINS", "Domain"]
 
 MOST_BINS = 2**14
 """Of one number: a cell is then four positions of the grid wide, so that rounding to it moves few values across."""
+MOST_COLUMNS = 32
 DEFAULT_BINS = 64
 """Cells of a number that is not a small whole number, where nothing was asked for."""
 _YES, _NO = ("true", "1", "yes", "y", "t"), ("false", "0", "no", "n", "f")
@@ -48,6 +50,8 @@ class Domain:
                     repr(name),
                     f"use some of: {', '.join(list(blocks)[:10])}",
                 )
+        if bins is not None:
+            at_least(1, "give at least one bin", bins=bins)
         if bins is not None and bins > MOST_BINS:
             raise InputError(
                 f"at most {MOST_BINS} bins of a number, whose values are kept to 2^16 positions",
@@ -55,6 +59,10 @@ class Domain:
                 "ask for fewer --bins; larger domains are combinations of columns, such as two parts of a code",
             )
         chosen = [blocks[name] for name in dict.fromkeys(names or blocks)]
+        if len(chosen) > MOST_COLUMNS:
+            raise InputError(
+                f"at most {MOST_COLUMNS} columns in a domain", f"{len(chosen)}", "name fewer with --columns A,B"
+            )
         counts = [cell_count(b, bins or DEFAULT_BINS, MOST_LEVELS if bins is None else bins) for b in chosen]
         if math.prod(counts) > LARGEST_DOMAIN:
             sizes = ", ".join(f"{b.column} {n}" for b, n in zip(chosen[:10], counts, strict=False))
@@ -151,9 +159,18 @@ class Domain:
     def listed(self) -> tuple[tuple[str, ...], NDArray[np.float64], dict[str, list[Value]]]:
         """All cells, one a row, for a release: names, numbers, and for each column of words what its numbers stand for.
 
-        A value has one column; a bin two, where it begins and where it ends.
+        A value has one column; a bin two, where it begins and where it ends. No two have the same name, whatever the
+        columns are called.
         """
         names: list[str] = []
+        taken = {column.name for column in self.columns}
+
+        def free(name: str) -> str:
+            while name in taken:
+                name += "_"
+            taken.add(name)
+            return name
+
         parts: list[NDArray[np.float64]] = []
         words: dict[str, list[Value]] = {}
         places = np.unravel_index(np.arange(self.size), self.shape)
@@ -166,7 +183,7 @@ class Domain:
                     words[column.name] = [int(low) + i for i in range(self.shape[axis])]
                 else:
                     edges = low + (self.groups.cells.edges(axis) + HALF) / (2 * HALF) * (high - low)
-                    names += [f"{column.name}_from", f"{column.name}_to"]
+                    names += [free(f"{column.name}_from"), free(f"{column.name}_to")]
                     parts += [edges[place], edges[place + 1]]
             else:
                 names.append(column.name)

@@ -19,6 +19,7 @@ from adumbra.core.mechanism import Door, Draft, NoisyParts, Query, Reference, Se
 from adumbra.core.query import PureNoise, RowMap
 from adumbra.core.schema import Schema
 from adumbra.core.validation import at_least, one_of
+from adumbra.linalg.dictionaries import Dictionary
 from adumbra.linalg.sensing import KINDS, Sensing, sensing
 from adumbra.synthesis.counted import COUNTS, Decoded, OneMeasurement
 from adumbra.synthesis.decoders import check_dictionary, named_dictionary, pursued
@@ -221,7 +222,8 @@ class CSM(OneMeasurement):
     def _dictionary_name(self) -> str:
         return self.dictionary.rpartition("/")[2]  # of a path only the name, since plans and cards are public
 
-    def _dictionary(self, setting: Setting) -> Any:
+    @lru_cache(maxsize=4)  # noqa: B019 - and so that a file is read before anything is charged, and never after
+    def _dictionary(self, setting: Setting) -> Dictionary:
         return named_dictionary(self.dictionary, self._shape(setting))
 
     @lru_cache(maxsize=4)  # noqa: B019 - keys are public, and plan, outlook and run ask the same

@@ -76,12 +76,13 @@ class Fourier(Counted):
 
     @classmethod
     def challenges(cls) -> tuple[Challenge, ...]:
-        """All frequencies of eight cells, and cells three apart, whose waves differ most."""
-        moved = {Relation.REPLACE: ({"a": "4"}, "a row moves by three cells of eight, seen by all waves")}
+        """All waves of few cells: of eight where a row moves by three of them; of two, where it comes or goes."""
+        eight, two = ({"bins": bins, "frequencies": bins // 2} for bins in (8, 2))
         return tuple(
-            replace(c, options={**c.options, "frequencies": 4}, other=other, why=why)
+            replace(c, options=eight, other={"a": "4"}, why="a row moves by three cells of eight, seen by all waves")
+            if c.neighbours.relation is Relation.REPLACE
+            else replace(c, options=eight if c.neighbours.relation is Relation.ZERO_OUT else two)
             for c in super().challenges()
-            for other, why in [moved.get(c.neighbours.relation, (c.other, c.why))]
         )
 
     def lines(self, setting: Setting) -> Mapping[str, float]:

@@ -26,6 +26,7 @@ from adumbra.core.schema import Schema
 from adumbra.core.space import GRID
 from adumbra.core.validation import at_least, one_of
 from adumbra.linalg.projections import ROUNDING
+from adumbra.synthesis.files import read_matrix
 from adumbra.synthesis.principal import ROWS, cells_of, length_of
 
 __all__ = ["LOP"]
@@ -208,7 +209,7 @@ class LOP:
         if path.is_dir() and (path / CARD).exists():
             return _published_axes(path, setting)
         if path.suffix == ".npy":
-            return _loaded(path)
+            return read_matrix(path, "--basis", "one axis a row", "write it with adumbra basis or numpy.save").T
         raise InputError(
             "a basis: dct, a .npy file, or a folder released by lip, analyze_gauss or power_method",
             f"{self.basis!r}",
@@ -239,18 +240,3 @@ def _published_axes(path: Path, setting: Setting) -> Reals:
             "axes of the same columns and values", f"those of {path.name}, which has others", "give another basis"
         )
     return np.asarray(arrays["axes"], dtype=np.float64).T
-
-
-def _loaded(file: Path) -> Reals:
-    if not file.exists():
-        raise InputError("a basis file that exists", file.name, "check the path of --basis")
-    try:
-        loaded = np.load(file, allow_pickle=False)
-        if np.iscomplexobj(loaded):
-            raise ValueError
-        axes = np.asarray(loaded, dtype=np.float64)
-    except (OSError, ValueError, TypeError, EOFError):
-        raise InputError("a .npy file of real numbers, one axis a row", file.name, "write it with numpy.save") from None
-    if axes.ndim != 2:
-        raise InputError("a .npy file of two dimensions, one axis a row", f"shape {axes.shape}", "give axes as rows")
-    return axes.T

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 from adumbra.core.mechanism import NoisyParts, Reference, Setting
 from adumbra.core.validation import at_least
+from adumbra.linalg.dictionaries import Dictionary
 from adumbra.linalg.strategies import Identity
 from adumbra.synthesis.counted import Decoded, OneMeasurement
 from adumbra.synthesis.decoders import check_dictionary, named_dictionary, thresholded
@@ -61,14 +63,16 @@ class Sparse(OneMeasurement):
 
     def strategy(self, setting: Setting) -> Identity:
         """The counts themselves."""
-        shape = self.domain(setting).shape
-        named_dictionary(self.dictionary, shape)  # refused before anything is charged
-        return Identity(shape)
+        self._dictionary(setting)  # refused before anything is charged
+        return Identity(self.domain(setting).shape)
 
     def decoded(self, noisy: NoisyParts, setting: Setting) -> Decoded:
         """Threshold."""
-        shape = self.domain(setting).shape
-        atoms = named_dictionary(self.dictionary, shape)
-        pure = setting.pure
-        found = thresholded(noisy.values["measured"], noisy.sd("measured"), pure, atoms, self.atoms)
-        return Decoded(found.counts, found.parameters | {"strategy": Identity(shape).recipe()}, found.arrays)
+        atoms = self._dictionary(setting)
+        found = thresholded(noisy.values["measured"], noisy.sd("measured"), setting.pure, atoms, self.atoms)
+        recipe = self.strategy(setting).recipe()
+        return Decoded(found.counts, found.parameters | {"strategy": recipe}, found.arrays)
+
+    @lru_cache(maxsize=4)  # noqa: B019 - a file is read before anything is charged, and never after
+    def _dictionary(self, setting: Setting) -> Dictionary:
+        return named_dictionary(self.dictionary, self.domain(setting).shape)

@@ -11,16 +11,16 @@ is cheap; above, signs and hadamard have exact or all but exact formulas, and th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, cast
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adumbra.core.guarantee import Relation
-from adumbra.core.histogram import Histogram, TailChoice, TailSize
+from adumbra.core.histogram import Histogram, Strategy, TailChoice, TailSize
 from adumbra.core.sums import COUNT_STEPS
 from adumbra.linalg.dictionaries import hadamard
 from adumbra.linalg.rows import compiled
@@ -62,20 +62,26 @@ def histogram(query: Histogram, space: Any, relation: Relation, norm: str) -> fl
     """
     if relation is Relation.ZERO_OUT and _emptied_is_nowhere(query):
         relation = Relation.ADD_REMOVE
-    return moves(cast(Hashable, query.strategy)).of(relation, norm)
+    return moves(query.strategy).of(relation, norm)
 
 
 def _emptied_is_nowhere(query: Histogram) -> bool:
     return any(block.kind != "number" and block.fallback is None for block in query.domain.cells.blocks)
 
 
-@lru_cache(maxsize=64)  # by identity: a strategy cannot change, and is asked about again and again
-def moves(strategy: Hashable) -> Moves:
+def moves(strategy: Strategy) -> Moves:
     """Of the strategies known here, by their very type; another has no bound, and so no noise."""
-    known = _KNOWN.get(type(strategy))
-    if known is None:
-        raise TypeError(f"no bound is known for {type(strategy).__name__}")
-    return known(strategy)
+    found = _FOUND.get(strategy)
+    if found is None:
+        known = _KNOWN.get(type(strategy))
+        if known is None:
+            raise TypeError(f"no bound is known for {type(strategy).__name__}")
+        found = _FOUND[strategy] = known(strategy)
+    return found
+
+
+_FOUND: WeakKeyDictionary[Strategy, Moves] = WeakKeyDictionary()
+"""By identity, as long as a strategy lives: it cannot change, and is asked about again and again."""
 
 
 def _identity(strategy: Identity) -> Moves:

@@ -15,6 +15,7 @@ from adumbra.linalg.dictionaries import NAMES, Dictionary, dictionary
 from adumbra.linalg.pursuit import pursue_operator
 from adumbra.linalg.sensing import Sensing
 from adumbra.synthesis.counted import Decoded
+from adumbra.synthesis.files import read_matrix
 from adumbra.synthesis.leftover import left_by_size, share_kept, sizes_of
 
 __all__ = ["PLAIN", "SensedAtoms", "check_dictionary", "named_dictionary", "pursued", "thresholded"]
@@ -44,18 +45,7 @@ def named_dictionary(text: str, shape: tuple[int, ...]) -> Dictionary:
     check_dictionary(text)
     if text in PLAIN:
         return dictionary(text, shape)
-    file = Path(text)
-    if not file.exists():
-        raise InputError("a dictionary file that exists", file.name, "check the path of --dictionary")
-    try:
-        loaded = np.load(file, allow_pickle=False)
-        if np.iscomplexobj(loaded) or loaded.ndim != 2:
-            raise ValueError
-        matrix = np.asarray(loaded, dtype=np.float64)
-    except (OSError, ValueError, TypeError, EOFError):
-        raise InputError(
-            "a .npy file of real numbers, one atom a column", file.name, "write it with adumbra dictionary"
-        ) from None
+    matrix = read_matrix(Path(text), "--dictionary", "one atom a column", "write it with adumbra dictionary")
     if matrix.shape[0] != math.prod(shape):
         raise InputError(
             f"atoms of {math.prod(shape)} numbers, one for each cell of the domain",
