@@ -74,9 +74,12 @@ def test_a_mechanism_brings_the_tables_that_come_closest_to_breaking_each_of_its
     for challenge in challenges:
         assert len(challenge.why) > 10
         budget = ad.Budget(4.0, 1e-6, challenge.neighbours.unit, challenge.neighbours.relation)
-        looks = transcript(build(name, challenge.options), challenge, budget)
-        loss = stated_loss(looks, encoded(challenge, differing=True))
-        cost = loss if looks[0].event.is_pure else eps_for(loss, 1e-6)
+        costs = []
+        for _ in range(3):  # what a second look costs may hang on what the first one found
+            looks = transcript(build(name, challenge.options), challenge, budget)
+            loss = stated_loss(looks, encoded(challenge, differing=True))
+            costs.append(loss if looks[0].event.is_pure else eps_for(loss, 1e-6))
+        cost = max(costs)
         if not challenge.fresh:  # there the cost of one projection may be above the average
             assert cost >= 2.0, f"{challenge.why}: epsilon {cost:.2f} of 4; bring a worse pair (core/challenge.py)"
             assert cost <= 4.0 * (1 + 1e-6), f"{challenge.why}: epsilon {cost:.2f} breaks a promise of 4"

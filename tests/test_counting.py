@@ -79,8 +79,35 @@ def test_bins_of_a_number_and_positions_inside_them():
     assert found.between("weight", 6.25, 12.5) == (0.5, 1.0)
     low, high = found.between("age", 18, 81)
     assert (low, high) == (0.0, 16.0)
-    # a whole number stands for what rounds to it: two neighbours share no part, and leave none out
-    assert found.between("age", 40, 40)[1] == pytest.approx(found.between("age", 41, 41)[0])
+    # bins of whole numbers end between two of them: four each here
+    assert found.between("age", 18, 21) == (0.0, 1.0) and found.between("age", 22, 29) == (1.0, 3.0)
+    assert found.between("age", 20, 20) == (0.5, 0.75)
+
+
+@pytest.mark.parametrize("bins", [1, 2, 5, 7, 13, 63])
+def test_bins_of_whole_numbers_cut_none_of_them(bins, monkeypatch):
+    silence(monkeypatch)
+    table = visits(2000)
+    done = ad.release(table, SCHEMA, ad.Laplace("age", bins=bins), ad.Budget(1.0))
+    cells = done.table
+    assert cells.height == bins and cells["count"].sum() == 2000
+    for start, stop, count in cells.rows():
+        inside = table.filter((pl.col("age") > start) & (pl.col("age") < stop))
+        assert count == inside.height or start <= 18 or stop >= 81
+        first, last = int(np.ceil(start)), int(np.floor(stop))
+        assert done.range("age", first, last).value == pytest.approx(count)
+
+
+def test_values_outside_the_declared_range_are_refused():
+    found = domain("age", "weight")
+    for name, low, high in (("age", 90, 100), ("age", 0, 17), ("weight", -5, -1)):
+        with pytest.raises(ad.InputError, match="as declared"):
+            found.between(name, low, high)
+
+
+def test_a_row_bound_has_no_place_where_rows_are_counted():
+    with pytest.raises(ad.InputError, match="no row bound"):
+        ad.plan(visits(20), SCHEMA, ad.Laplace("age"), ad.Budget(1.0), row_bound=1.0)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -259,7 +286,7 @@ def test_a_sketch_of_few_atoms_is_decoded(kind, name):
 def test_what_a_decoder_left_is_seen_in_its_residual():
     """Many cells with little in each: nothing stands out, so all is left; the release says how much, by size."""
     rng = np.random.default_rng(2)
-    counts, atoms = rng.uniform(5, 15, 1024), dictionary("identity", (1024,))
+    counts, atoms = np.repeat([20.0, 0.0, 20.0, 0.0], 256), dictionary("identity", (1024,))
 
     def direct():
         return thresholded(counts + rng.normal(0, 10, 1024), 10.0, False, atoms, None)

@@ -26,7 +26,7 @@ from adumbra.core.sums import Gram, symmetric
 from adumbra.core.validation import at_least, one_of
 from adumbra.linalg.spectrum import leading
 from adumbra.privacy.ledger import Ledger
-from adumbra.synthesis.columns import check_width
+from adumbra.synthesis.columns import check_width, parse_label
 from adumbra.synthesis.learnt import learn_dictionary, training_signals
 from adumbra.synthesis.principal import even_length
 from adumbra.table.columnar import give_back
@@ -159,7 +159,9 @@ def public_dictionary(
         signals = np.concatenate([*_encoded(table, declared, delimiter), np.empty((0, space.width))])
         signals = signals[:_MOST_TRAINING_ROWS] / GRID
     else:
-        domain = Domain.of(declared, space, columns, bins)
+        domain = Domain.of(
+            declared, space, parse_label(tuple(columns) if not isinstance(columns, str) else columns), bins
+        )
         counted = {block.column: n for block, n in zip(domain.groups.cells.blocks, domain.shape, strict=True)}
         counts = tuple(counted.get(block.column, cell_count(block, _OTHER_BINS)) for block in space.blocks)
         cells = Cells(space.blocks, counts)

@@ -22,6 +22,7 @@ def card_markdown(card: Card) -> str:
     Everything printed comes from the card, so the page cannot say more than the card does.
     """
     mu = "" if card.mu is None else f" (mu = {card.mu:.4g})"
+    domain, table_rows = card.parameters.get("domain"), card.table_rows or "private"
     lines = [
         f"# Release of {_plain(card.table)}",
         "",
@@ -33,8 +34,8 @@ def card_markdown(card: Card) -> str:
         "| | |",
         "|---|---|",
         f"| what it is | {card.releases} |",
-        f"| rows | {card.rows} |",
-        *([] if card.table_rows == card.rows else [f"| rows of the table | {card.table_rows or 'private'} |"]),
+        f"| {'rows' if domain is None else 'cells'} | {card.rows} |",
+        *([] if card.table_rows == card.rows and domain is None else [f"| rows of the table | {table_rows} |"]),
         f"| mechanism | {card.mechanism}: {card.title} |",
         *([f"| why this mechanism | {_plain(card.choice)} |"] if card.choice else []),
         f"| care | {card.caution} |",

@@ -100,11 +100,11 @@ def _positions(domain: Domain, name: str, axis: int, wanted: Any) -> tuple[float
         if len(wanted) != 2 or not all(end is None or _is_number(end) for end in wanted):
             raise InputError(f"two numbers for a range of {name}", f"{wanted!r}", f'write "{name}": [30, 45], say')
         least, most = wanted
-        if column.kind == "number":
-            least = cast(float, column.low) if least is None else least
-            most = cast(float, column.high) if most is None else most
-        # an end left open is that of the column, which another end may lie beyond
-        return domain.between(name, *_ordered(float(least or 0), float(most or 0), None in wanted))
+        if column.kind == "number":  # an end left open is that of the column, or lies with the other beyond it
+            low, high = cast(float, column.low), cast(float, column.high)
+            least = min(low, high if most is None else most) if least is None else least
+            most = max(high, least) if most is None else most
+        return domain.between(name, float(least or 0), float(most or 0))
     if not isinstance(wanted, str | int | float | np.generic):
         raise InputError(f"a value or a range of {name}", f"{wanted!r}", f'write "{name}": [30, 45], say')
     if column.kind == "number" and not domain.by_value(axis) and not column.integer:
@@ -112,10 +112,6 @@ def _positions(domain: Domain, name: str, axis: int, wanted: Any) -> tuple[float
             f"a range of {name}, which was counted in bins", f"the single value {wanted}", f"write {name}=LOW..HIGH"
         )
     return domain.value(name, _text(wanted))
-
-
-def _ordered(low: float, high: float, open_ended: bool) -> tuple[float, float]:
-    return (low, max(low, high)) if open_ended and low > high else (low, high)
 
 
 def _text(value: Any) -> str:
@@ -260,6 +256,13 @@ def _from_csv(path: Path, domain: Domain) -> Queries:
         raise InputError(
             "a CSV of queries with a header", f"{path}, which does not read as one", _how_csv(domain)
         ) from None
+    for name in ("query", "weight"):
+        if name in frame.columns and any(column.name == name for column in domain.columns):
+            raise InputError(
+                f"queries in JSON, where {name!r} can only be a column of the domain",
+                f"a CSV with a column {name!r}",
+                _HOW_JSON,
+            )
     fields = {"query": ("query", ""), "weight": ("weight", "")}
     for column in domain.columns:
         fields |= {f"{column.name}_from": (column.name, "from"), f"{column.name}_to": (column.name, "to")}

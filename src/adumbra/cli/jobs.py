@@ -130,7 +130,7 @@ def dictionary(
     """Atoms learnt from a PUBLIC table, for csm and sparse. Not private: never run it on the table you protect."""
     from adumbra.api import public_dictionary
 
-    named = [name for name in columns.split(",") if name.strip()]
+    named = [name.strip() for name in columns.split(",") if name.strip()]
     _new_file(out)
     found = public_dictionary(
         table,

@@ -19,7 +19,7 @@ from adumbra.core.column import Column, Value
 from adumbra.core.errors import InputError
 from adumbra.core.histogram import LARGEST_DOMAIN
 from adumbra.core.schema import Schema
-from adumbra.core.space import HALF, MOST_LEVELS, Space
+from adumbra.core.space import HALF, MOST_LEVELS, Block, Space
 from adumbra.core.validation import at_least
 
 __all__ = ["DEFAULT_BINS", "MOST_BINS", "Domain"]
@@ -71,13 +71,13 @@ class Domain:
                 f"{_product(counts)} cells ({sizes}{', ...' if len(chosen) > 10 else ''})",
                 "name fewer columns with --columns A,B, or ask for fewer --bins",
             )
-        return Domain(tuple(schema.column(b.column) for b in chosen), Groups(Cells(tuple(chosen), tuple(counts))))
+        return Domain(tuple(schema.column(b.column) for b in chosen), Groups(_cells(chosen, counts)))
 
     @staticmethod
     def from_card(schema: Schema, facts: Mapping[str, Any]) -> Domain:
         """The domain that `facts` describes."""
         blocks = {block.column: block for block in schema.space(None).blocks}
-        cells = Cells(tuple(blocks[name] for name in facts["columns"]), tuple(int(n) for n in facts["cells"]))
+        cells = _cells([blocks[name] for name in facts["columns"]], [int(n) for n in facts["cells"]])
         return Domain(tuple(schema.column(name) for name in facts["columns"]), Groups(cells))
 
     def facts(self) -> dict[str, Any]:
@@ -121,9 +121,20 @@ class Domain:
                 f"a range of {name} from a number to one not below it", f"{low:g} to {high:g}", "swap them"
             )
         least, most = cast(float, column.low), cast(float, column.high)
+        if high < least or low > most:
+            raise InputError(
+                f"values of {name} as declared, from {least:g} to {most:g}",
+                f"{low:g} to {high:g}",
+                "others were moved to the nearest end when they were counted",
+            )
         if self.by_value(axis):
             first, last = max(math.ceil(low), least), min(math.floor(high), most)
             return (first - least, last - least + 1.0) if first <= last else (0.0, 0.0)
+        first_of = _first_of_bins(self.groups.cells.blocks[axis], count)
+        if first_of is not None:
+            first, last = max(math.ceil(low), least), min(math.floor(high), most)
+            ends = np.interp([first - least, last - least + 1.0], first_of, np.arange(count + 1.0))
+            return (float(ends[0]), float(ends[1])) if first <= last else (0.0, 0.0)
         if column.integer:  # a whole number stands for what rounds to it
             low, high = math.ceil(low) - 0.5, math.floor(high) + 0.5
         start, stop = ((np.clip(end, least, most) - least) / (most - least) * count for end in (low, high))
@@ -190,6 +201,23 @@ class Domain:
                 parts.append(place.astype(np.float64))
                 words[column.name] = list(column.values) if column.kind == "category" else [False, True]
         return tuple(names), np.stack(parts, axis=1), words
+
+
+def _first_of_bins(block: Block, count: int) -> NDArray[np.float64] | None:
+    """For bins of few whole numbers: the first of each, counted from the lowest, and one past the last of all."""
+    if block.kind != "number" or block.levels is None or block.levels <= count:
+        return None
+    return np.floor(np.arange(count + 1.0) * block.levels / count + 0.5)
+
+
+def _cells(blocks: Sequence[Block], counts: Sequence[int]) -> Cells:
+    """Equal cells; those of whole numbers end between two of them, so that none is cut."""
+    cuts: list[NDArray[np.float64] | None] = []
+    for block, count in zip(blocks, counts, strict=True):
+        first_of = _first_of_bins(block, count)
+        levels = block.levels or 2
+        cuts.append(None if first_of is None else (first_of[1:-1] - 0.5) * (2.0 * HALF / (levels - 1)) - HALF)
+    return Cells(tuple(blocks), tuple(counts), tuple(cuts))
 
 
 def _product(counts: Sequence[int]) -> str:

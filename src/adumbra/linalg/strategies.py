@@ -71,6 +71,10 @@ class Linear(ABC):
     def recipe(self) -> dict[str, Any]:
         """Plain values to make it again from."""
 
+    @abstractmethod
+    def describe(self) -> str:
+        """A few words for a plan."""
+
 
 class Separable(Linear):
     """A Kronecker product over the axes of the domain."""

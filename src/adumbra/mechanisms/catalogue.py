@@ -65,7 +65,7 @@ def build(name: str, parameters: Mapping[str, Any]) -> Mechanism:
             )
         value: Any = raw
         if isinstance(raw, str) and "tuple" in str(hints[field]):
-            value = tuple(part for part in raw.split(",") if part.strip())
+            value = tuple(part.strip() for part in raw.split(",") if part.strip())
         try:
             parsed[field] = TypeAdapter(hints[field]).validate_python(value)
         except ValidationError as error:

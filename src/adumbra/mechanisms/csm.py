@@ -21,7 +21,7 @@ from adumbra.core.schema import Schema
 from adumbra.core.validation import at_least, one_of
 from adumbra.linalg.dictionaries import Dictionary
 from adumbra.linalg.sensing import KINDS, Sensing, sensing
-from adumbra.synthesis.counted import COUNTS, Decoded, OneMeasurement
+from adumbra.synthesis.counted import COUNTS, Decoded, OneMeasurement, counted_rows
 from adumbra.synthesis.decoders import check_dictionary, named_dictionary, pursued
 from adumbra.synthesis.forecast import FEW_ATOMS, quieter, sketch_size
 
@@ -202,7 +202,13 @@ class CSM(OneMeasurement):
         """Orthogonal matching pursuit, until nothing stands out of the noise."""
         sketch = self._sketch(setting)
         found = pursued(
-            noisy.values["measured"], noisy.sd("measured"), setting.pure, sketch, self._dictionary(setting), self.atoms
+            noisy.values["measured"],
+            noisy.sd("measured"),
+            setting.pure,
+            sketch,
+            self._dictionary(setting),
+            self.atoms,
+            counted_rows(setting, self.domain(setting)),
         )
         facts = {"input": self.input, "sensing": self._sketched(sketch)}
         return Decoded(found.counts, facts | found.parameters, found.arrays)

@@ -7,17 +7,17 @@ from functools import lru_cache
 from typing import ClassVar
 
 from adumbra.core.histogram import Histogram
-from adumbra.core.mechanism import NoisyParts, Reference, Setting
+from adumbra.core.mechanism import Reference, Setting
 from adumbra.core.validation import at_least
 from adumbra.linalg.strategies import Tree
-from adumbra.synthesis.counted import Decoded, OneMeasurement
+from adumbra.synthesis.counted import LeastSquares
 from adumbra.synthesis.forecast import best_tree
 
 __all__ = ["Hierarchical"]
 
 
 @dataclass(frozen=True)
-class Hierarchical(OneMeasurement):
+class Hierarchical(LeastSquares):
     """Parameters, all public.
 
     * `columns`: the columns whose cells are counted, in all combinations; default: all.
@@ -70,9 +70,3 @@ class Hierarchical(OneMeasurement):
         if self.branching is not None:
             return Tree(domain.shape, min(self.branching, max(2, *domain.shape)), domain.unordered)
         return best_tree(domain, lambda tree: setting.preview(1.0, Histogram(domain.groups, tree)))
-
-    def decoded(self, noisy: NoisyParts, setting: Setting) -> Decoded:
-        """Least squares."""
-        strategy = self.strategy(setting)
-        counts = strategy.estimate(noisy.values["measured"])
-        return Decoded(counts, {"decoder": "linear", "strategy": strategy.recipe()})

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from adumbra.core.mechanism import NoisyParts, Reference, Setting
+from adumbra.core.mechanism import Reference, Setting
 from adumbra.linalg.strategies import Identity
-from adumbra.synthesis.counted import Decoded, OneMeasurement
+from adumbra.synthesis.counted import LeastSquares
 
 __all__ = ["Laplace"]
 
 
 @dataclass(frozen=True)
-class Laplace(OneMeasurement):
+class Laplace(LeastSquares):
     """Parameters, all public.
 
     * `columns`: the columns whose cells are counted, in all combinations; default: all.
@@ -45,8 +45,3 @@ class Laplace(OneMeasurement):
     def strategy(self, setting: Setting) -> Identity:
         """The counts themselves."""
         return Identity(self.domain(setting).shape)
-
-    def decoded(self, noisy: NoisyParts, setting: Setting) -> Decoded:
-        """The noisy counts."""
-        recipe = self.strategy(setting).recipe()
-        return Decoded(noisy.values["measured"], {"decoder": "linear", "strategy": recipe})

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from adumbra.core.mechanism import NoisyParts, Reference, Setting
+from adumbra.core.mechanism import Reference, Setting
 from adumbra.linalg.strategies import Haar
-from adumbra.synthesis.counted import Decoded, OneMeasurement
+from adumbra.synthesis.counted import LeastSquares
 
 __all__ = ["Privelet"]
 
 
 @dataclass(frozen=True)
-class Privelet(OneMeasurement):
+class Privelet(LeastSquares):
     """Parameters, all public.
 
     * `columns`: the columns whose cells are counted, in all combinations; default: all.
@@ -47,9 +47,3 @@ class Privelet(OneMeasurement):
         """Wavelets along each number, values of the rest."""
         domain = self.domain(setting)
         return Haar(domain.shape, domain.unordered)
-
-    def decoded(self, noisy: NoisyParts, setting: Setting) -> Decoded:
-        """The inverse transform."""
-        strategy = self.strategy(setting)
-        counts = strategy.estimate(noisy.values["measured"])
-        return Decoded(counts, {"decoder": "linear", "strategy": strategy.recipe()})

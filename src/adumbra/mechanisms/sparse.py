@@ -10,7 +10,7 @@ from adumbra.core.mechanism import NoisyParts, Reference, Setting
 from adumbra.core.validation import at_least
 from adumbra.linalg.dictionaries import Dictionary
 from adumbra.linalg.strategies import Identity
-from adumbra.synthesis.counted import Decoded, OneMeasurement
+from adumbra.synthesis.counted import Decoded, OneMeasurement, counted_rows
 from adumbra.synthesis.decoders import check_dictionary, named_dictionary, thresholded
 
 __all__ = ["Sparse"]
@@ -33,11 +33,11 @@ class Sparse(OneMeasurement):
     name: ClassVar[str] = "sparse"
     title: ClassVar[str] = "noisy counts, of which few atoms are kept"
     releases: ClassVar[str] = (
-        "an estimated count for every cell of a domain, zero where nothing stands out of the noise"
+        "an estimated count for every cell of a domain, even where nothing stands out of the noise"
     )
     suits: ClassVar[str] = "large domains with few occupied cells; smooth histograms in the dct or haar dictionary"
     caution: ClassVar[str] = (
-        "what does not stand out is lost: many cells with few rows each come out empty, and the standard errors say so"
+        "what does not stand out is lost: cells with few rows each come out alike, and the standard errors say so"
     )
     theorem: ClassVar[str] = (
         "Laplace or Gaussian mechanism on the counts; what is kept depends on noisy counts and the noise level only "
@@ -45,7 +45,8 @@ class Sparse(OneMeasurement):
     )
     differs: ClassVar[str] = (
         "From no paper: the rule is that of universal thresholding (Donoho, Johnstone 1994), at the noise level that "
-        "is known here. For pure epsilon it does what csm does with 1/s of the noise on each atom."
+        "is known here; rows that stand out nowhere are spread evenly over the cells. For pure epsilon it does what "
+        "csm does with 1/s of the noise on each atom."
     )
     cites: ClassVar[tuple[Reference, ...]] = (
         Reference(
@@ -69,7 +70,9 @@ class Sparse(OneMeasurement):
     def decoded(self, noisy: NoisyParts, setting: Setting) -> Decoded:
         """Threshold."""
         atoms = self._dictionary(setting)
-        found = thresholded(noisy.values["measured"], noisy.sd("measured"), setting.pure, atoms, self.atoms)
+        total = counted_rows(setting, self.domain(setting))
+        measured, sd = noisy.values["measured"], noisy.sd("measured")
+        found = thresholded(measured, sd, setting.pure, atoms, self.atoms, total)
         recipe = self.strategy(setting).recipe()
         return Decoded(found.counts, found.parameters | {"strategy": recipe}, found.arrays)
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from adumbra.core.challenge import Challenge, emptied
 from adumbra.core.domain import Domain
+from adumbra.core.errors import InputError
 from adumbra.core.events import Event
 from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.core.histogram import Histogram, Strategy
@@ -19,10 +20,21 @@ from adumbra.core.mechanism import Deltas, Door, Draft, NoisyParts, Query, Setti
 from adumbra.core.query import PureNoise
 from adumbra.core.schema import Schema
 from adumbra.core.validation import at_least
+from adumbra.linalg.strategies import Separable
 from adumbra.synthesis.columns import parse_label
-from adumbra.synthesis.forecast import Forecast, forecasts
+from adumbra.synthesis.forecast import Forecast, forecasts, linear_errors
 
-__all__ = ["COUNTS", "Counted", "Decoded", "OneMeasurement", "domain_of"]
+__all__ = [
+    "COUNTS",
+    "Counted",
+    "Decoded",
+    "LeastSquares",
+    "OneMeasurement",
+    "comparison",
+    "counted_rows",
+    "domain_of",
+    "draft_of",
+]
 
 Reals = NDArray[np.float64]
 COUNTS = "counts"
@@ -43,7 +55,22 @@ def domain_of(setting: Setting, columns: tuple[str, ...], bins: int | None) -> D
     """The domain asked for, or of all columns."""
     if setting.schema is None:
         raise ValueError("a domain needs a schema")
+    if setting.space.row_bound is not None:
+        raise InputError(
+            "no row bound: a row that is cut to a length falls into other cells than its own",
+            "a row bound",
+            "leave out --row-bound; a row counts once however long it is",
+        )
     return Domain.of(setting.schema, setting.space, columns, bins)
+
+
+def counted_rows(setting: Setting, domain: Domain) -> float | None:
+    """How many rows the cells hold together, where that is public and certain.
+
+    An empty flag or category without a fallback would keep a row out of all cells.
+    """
+    certain = all(block.kind == "number" or block.fallback is not None for block in domain.groups.cells.blocks)
+    return float(setting.rows) if certain and setting.rows is not None else None
 
 
 @dataclass(frozen=True)
@@ -124,7 +151,8 @@ class OneMeasurement(Counted):
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """What every rival would err by, for comparison."""
-        return [*self.expected(setting), *comparison(forecasts(setting, self.domain(setting)), setting)]
+        found = forecasts(setting, self.domain(setting), getattr(self, "atoms", None))
+        return [*self.expected(setting), *comparison(found, setting)]
 
     def run(self, door: Door, setting: Setting) -> Draft:
         """Measure, decode, list the cells."""
@@ -132,6 +160,28 @@ class OneMeasurement(Counted):
         assert isinstance(query, Histogram)
         noisy = door.measure(COUNTS, query)
         return draft_of(self.domain(setting), self.decoded(noisy, setting), noisy)
+
+
+class LeastSquares(OneMeasurement):
+    """A strategy whose least-squares estimate is the answer, so that its error is known beforehand for every table."""
+
+    @abstractmethod
+    def strategy(self, setting: Setting) -> Separable:
+        """What is measured."""
+
+    def decoded(self, noisy: NoisyParts, setting: Setting) -> Decoded:
+        """Least squares."""
+        strategy = self.strategy(setting)
+        counts = strategy.estimate(noisy.values["measured"])
+        return Decoded(counts, {"decoder": "linear", "strategy": strategy.recipe()})
+
+    def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
+        """The error as planned, and what every rival would err by."""
+        first, *others = super().outlook(setting, promise, noise)
+        strategy = self.strategy(setting)
+        far, near = linear_errors(strategy, noise[COUNTS].sd)
+        own = f"a range {far:.4g}, a cell {near:.4g}; {strategy.numbers} noisy numbers"
+        return [first, ("error as planned", own), *others]
 
 
 def comparison(found: list[Forecast], setting: Setting) -> list[tuple[str, str]]:

@@ -24,6 +24,8 @@ Reals = NDArray[np.float64]
 PLAIN = tuple(name for name in NAMES if name != "learnt")
 """Dictionaries that have a name and need no file."""
 _MOST_ATOMS = 512
+_PLACES = 4
+"""Rows that a sketch did not find may lie anywhere: errors are stated as if in so many places."""
 _FEW = 8
 """Atoms are few where there are so many times more numbers."""
 _FOLDS = 5
@@ -93,8 +95,14 @@ def threshold(sd: float, atoms: int, laplace: bool) -> float:
     return max(gaussian, sd / math.sqrt(2.0) * math.log(max(atoms, 2))) if laplace else gaussian
 
 
-def thresholded(noisy: Reals, sd: float, laplace: bool, atoms: Dictionary, most: int | None) -> Decoded:
-    """Of noisy counts the coefficients that stand out of the noise, at most so many; the rest become 0."""
+def thresholded(
+    noisy: Reals, sd: float, laplace: bool, atoms: Dictionary, most: int | None, total: float | None = None
+) -> Decoded:
+    """Of noisy counts the coefficients that stand out of the noise, at most so many; the rest become 0.
+
+    Where cells are the atoms, what the kept ones do not hold of all rows is spread evenly over the others: `total` of
+    them, if that is public, else as many as the noisy counts add up to.
+    """
     if atoms.name == "learnt":  # no tight frame: atoms overlap, so they are found one by one
         return pursued(noisy, sd, laplace, None, atoms, most)
     coefficients, lengths = atoms.analysis(noisy), atoms.lengths
@@ -102,6 +110,8 @@ def thresholded(noisy: Reals, sd: float, laplace: bool, atoms: Dictionary, most:
     heavy = laplace and atoms.name == "identity"
     cut = threshold(sd, int((lengths > 0).sum()), heavy)
     standing = np.abs(coefficients) > cut * np.where(lengths > 0, lengths, np.inf)
+    if atoms.name == "identity":  # no count is negative
+        standing &= coefficients > 0
     support = np.flatnonzero(standing)
     if most is not None and len(support) > most:
         by_size = np.argsort(-np.abs(coefficients[support]), kind="stable")[:most]
@@ -109,8 +119,16 @@ def thresholded(noisy: Reals, sd: float, laplace: bool, atoms: Dictionary, most:
     kept = np.zeros(atoms.atoms)
     kept[support] = coefficients[support]
     counts = atoms.synthesis(kept)
+    known = float(noisy.sum()) if total is None else total
+    level = 0.0
+    if atoms.name == "identity":
+        counts = _evened(counts, support, known)
+        # how far the even level may be off: by the noise of what it was worked out from
+        unsure = len(counts) if total is None else len(support)
+        level = sd**2 * unsure / max(len(counts) - len(support), 1) ** 2
     in_kept = share_kept(atoms, support)
     sizes, squares = left_by_size(noisy - counts, {s: sd**2 * s * (1.0 - in_kept[s]) for s in sizes_of(len(counts))})
+    squares = squares + level * np.square(sizes)
     facts, arrays = _facts(atoms)
     return Decoded(
         counts,
@@ -125,13 +143,31 @@ def thresholded(noisy: Reals, sd: float, laplace: bool, atoms: Dictionary, most:
     )
 
 
+def _evened(counts: Reals, support: NDArray[np.int64], total: float) -> Reals:
+    """What the cells found do not hold of all rows, spread over the others."""
+    others = len(counts) - len(support)
+    if not others:
+        return counts
+    out = np.full(len(counts), max(total - float(counts.sum()), 0.0) / others)
+    out[support] = counts[support]
+    return out
+
+
 def pursued(
-    measured: Reals, sd: float, laplace: bool, sketch: Sensing | None, atoms: Dictionary, most: int | None
+    measured: Reals,
+    sd: float,
+    laplace: bool,
+    sketch: Sensing | None,
+    atoms: Dictionary,
+    most: int | None,
+    total: float | None = None,
 ) -> Decoded:
     """Orthogonal matching pursuit, until nothing stands out of the noise.
 
     What it left is seen in its residual, while atoms are few beside the numbers. Where they are not, it has fitted
     noise too, and is judged by numbers that it did not see: the same decoder on some of them must foretell the others.
+    Where cells are the atoms and the number of rows is public (`total`), rows that were not found are spread evenly,
+    and stated errors count them as if they lay in a few unknown places.
     """
     operator = SensedAtoms(sketch, atoms)
     numbers = operator.shape[0]
@@ -152,6 +188,10 @@ def pursued(
     unseen = max(float(residual @ residual) / strength - noise * numbers, 0.0)
     mixed = 0.0 if sketch is None else unseen * sketch.crosstalk / numbers
     sizes, squares = left_by_size(left, {size: size * (noise + mixed) for size in sizes_of(len(counts))})
+    if atoms.name == "identity" and total is not None:
+        rest, covered = max(total - float(counts.sum()), 0.0), sizes / len(counts)
+        counts = _evened(counts, support, total)
+        squares = np.maximum(squares, rest**2 * covered * (1.0 - covered) / _PLACES)
     facts, arrays = _facts(atoms)
     return Decoded(
         counts,

@@ -17,7 +17,17 @@ from adumbra.linalg.sensing import sensing
 from adumbra.linalg.strategies import Haar, Identity, Linear, Tree, Waves
 from adumbra.synthesis.boxes import box_gains
 
-__all__ = ["BRANCHINGS", "FEW_ATOMS", "Forecast", "best_tree", "forecasts", "quieter", "sketch_size", "workload_for"]
+__all__ = [
+    "BRANCHINGS",
+    "FEW_ATOMS",
+    "Forecast",
+    "best_tree",
+    "forecasts",
+    "linear_errors",
+    "quieter",
+    "sketch_size",
+    "workload_for",
+]
 
 BRANCHINGS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 FEW_ATOMS = 16
@@ -80,16 +90,24 @@ def best_tree(domain: Domain, sd: Callable[[Tree], float]) -> Tree:
     return min(fitting, key=lambda tree: sd(tree) * _rms(box_gains(tree, workload)[0]))
 
 
+def linear_errors(strategy: Linear, sd: float) -> tuple[float, float]:
+    """Root mean square error of a random range and of a cell, with noise of this size on each number."""
+    far, near = (
+        sd * _rms(box_gains(strategy, queries)[0])
+        for queries in (workload_for(strategy.shape), _cells_for(strategy.shape))
+    )
+    return far, near
+
+
 def forecasts(setting: Setting, domain: Domain, atoms: int | None = None) -> list[Forecast]:
     """All of them: first those that hold for every table, the best for ranges first."""
     shape, cells = domain.shape, domain.size
-    ranges, single = workload_for(shape), _cells_for(shape)
 
     def sd(strategy: Strategy, pure: PureNoise = "laplace") -> float:
         return setting.preview(1.0, Histogram(domain.groups, strategy, pure))
 
     def linear(name: str, strategy: Linear, noise: float, given: str = "") -> Forecast:
-        far, near = (noise * _rms(box_gains(strategy, queries)[0]) for queries in (ranges, single))
+        far, near = linear_errors(strategy, noise)
         return Forecast(name, far, near, strategy.numbers, given)
 
     direct, tree, haar = Identity(shape), best_tree(domain, sd), Haar(shape, domain.unordered)
