@@ -53,7 +53,6 @@ def test_options_of_the_mechanism_are_taken(cli):
         ((), "adumbra audit --all"),
         (("tables", "--all"), "more than one"),
         (("tabels",), "did you mean tables?"),
-        (("csm",), "--published"),
         (("tables", "--published"), "a paper's form"),
         (("tables", "--unit", "cell"), "a promise that tables makes"),
         (("tables", "--epsilon", -1), "epsilon"),

@@ -11,7 +11,7 @@ from adumbra.mechanisms.catalogue import build, catalogue
 from adumbra.privacy import noise
 from tests.repeatable import repeatable  # noqa: F401
 
-DRAWING = [name for name, cls in catalogue().items() if "add-remove" in cls.relations and "axes" not in cls.answers]
+DRAWING = [name for name, cls in catalogue().items() if "add-remove" in cls.relations and not cls.answers]
 MIXED = {
     "table": {"name": "mixed"},
     "columns": {

@@ -186,18 +186,10 @@ def _catalogue(
     reporter: Reporter,
 ) -> Report:
     from adumbra.audit.catalogue import audit_catalogue, audit_mechanism
-    from adumbra.audit.published import PUBLISHED
-    from adumbra.mechanisms.catalogue import catalogue
 
     claim = (_EPSILON if epsilon is None else epsilon, DEFAULT_DELTA if delta is None else delta)
     if name is None:
         return audit_catalogue(*claim, effort=effort, confidence=confidence, progress=reporter)
-    if name not in catalogue() and name in PUBLISHED:
-        raise InputError(
-            f"a mechanism of the catalogue ({', '.join(catalogue())})",
-            f"{name!r}, which is here only as its paper prints it",
-            "add --published",
-        )
     return audit_mechanism(
         name,
         *claim,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from adumbra.core.challenge import Challenge
-from adumbra.core.mechanism import Mechanism, Reference, Setting
+from adumbra.core.mechanism import Deltas, Mechanism, Reference, Setting
 from adumbra.core.validation import at_least, one_of
 from adumbra.mechanisms.csm import CSM
 from adumbra.mechanisms.hierarchical import Hierarchical
@@ -46,6 +46,7 @@ class Histogram:
     units: ClassVar[tuple[str, ...]] = Counted.units
     relations: ClassVar[tuple[str, ...]] = Counted.relations
     answers: ClassVar[tuple[str, ...]] = Counted.answers
+    deltas: ClassVar[Deltas] = "any"
     cites: ClassVar[tuple[Reference, ...]] = (*Hierarchical.cites, *Privelet.cites, *CSM.cites)
 
     def __post_init__(self) -> None:
