@@ -99,13 +99,13 @@ def wait_for(home: Home, process_done: Callable[[], bool], charged: bool) -> Non
         time.sleep(0.01)
 
 
-def slow_table(home: Home) -> None:
-    home.write("t.csv", TABLE.splitlines()[0] + "\n" + "1,34,F,yes,alive\n" * 1_000_000)
+def slow_table(home: Home, rows: int = 1_000_000) -> None:
+    home.write("t.csv", TABLE.splitlines()[0] + "\n" + "1,34,F,yes,alive\n" * rows)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_in_the_middle(home: Home, number: signal.Signals) -> None:
-    slow_table(home)
+    slow_table(home, 3_000_000)  # so long that a busy machine is not done before the signal is sent
     process = spawn(home, *JOB, "--out", "r", "--csv")
     wait_for(home, lambda: process.poll() is not None, charged=True)
     process.send_signal(number)
