@@ -12,6 +12,7 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -166,10 +167,14 @@ def evaluate_release(
     if "bands" in opened.card.parameters:
         return _projected(opened, schema, source, truth, delimiter, test, label, say)
     if "domain" in opened.card.parameters:
-        return _counted_cells(opened, schema, source, test, label, say)
+        note = "ranges and cells are fixed by the shape of the domain; released rows are its cells"
+        counts = partial(check_counts, opened, source, schema)
+        return _beside_the_truth(opened, source, test, label, say, "counted cells", note, counts=counts)
     made = open_table(opened.path / DATA)
     if "axes" in opened.card.answers and opened.card.parameters["result"] in ("axes", "coordinates"):
-        return _along_axes(opened, schema, source, test, label, say)
+        note = "axes about the centre of the release; angles and variances are of rows cut as the card says"
+        axes = partial(check_axes, opened, source, schema)
+        return _beside_the_truth(opened, source, test, label, say, "principal axes", note, axes=axes)
     if sorted(made.columns) != sorted(column.name for column in schema.released):
         raise InputError(
             "a release of rows in the schema's own columns, of projected rows (dppro), principal axes or counted cells",
@@ -565,49 +570,25 @@ def _projected(
     )
 
 
-# ---- principal axes
+# ---- principal axes, counted cells
 
 
-def _along_axes(
-    release: Release, schema: Schema, truth: Table, test: Any, label: str | None, say: Progress
+def _beside_the_truth(
+    release: Release, truth: Table, test: Any, label: str | None, say: Progress, what: str, note: str, **found: Any
 ) -> Evaluation:
-    """Released axes beside those of the truth."""
+    """An evaluation of something that is no table of rows: `found` makes its one field, when all else was checked."""
     card = release.card
-    _no_models(test, label, "principal axes")
+    _no_models(test, label, what)
     say("reading the truth", 0, 0)
-    rows = _counted(truth, "the truth")
     return Evaluation(
         notice=NOTICE,
         table=card.table,
         mechanism=card.mechanism,
         promise=_promise(card),
-        truth_rows=rows,
+        truth_rows=_counted(truth, "the truth"),
         release_rows=card.rows,
-        axes=check_axes(release, truth, schema),
-        notes=("axes about the centre of the release; angles and variances are of rows cut as the card says",),
-    )
-
-
-# ---- counted cells
-
-
-def _counted_cells(
-    release: Release, schema: Schema, truth: Table, test: Any, label: str | None, say: Progress
-) -> Evaluation:
-    """Answers to ranges and single cells beside the truth."""
-    card = release.card
-    _no_models(test, label, "counted cells")
-    say("reading the truth", 0, 0)
-    rows = _counted(truth, "the truth")
-    return Evaluation(
-        notice=NOTICE,
-        table=card.table,
-        mechanism=card.mechanism,
-        promise=_promise(card),
-        truth_rows=rows,
-        release_rows=card.rows,
-        counts=check_counts(release, truth, schema),
-        notes=("ranges and cells are fixed by the shape of the domain; released rows are its cells",),
+        notes=(note,),
+        **{name: check() for name, check in found.items()},
     )
 
 

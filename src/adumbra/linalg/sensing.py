@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adumbra.core.errors import InputError
+from adumbra.core.sums import COUNT_STEPS
 from adumbra.linalg.dictionaries import hadamard
 from adumbra.linalg.lattice import KeyStream, rounded_gaussian
 from adumbra.linalg.rows import compiled
@@ -46,7 +47,6 @@ _FINE = 2.0**18
 """Whole steps of an entry of 1 (gaussian) or of the largest entry (fourier)."""
 _WEIGHT_STEPS = 1024
 """Weights are whole multiples of this part of the largest."""
-_COUNT_STEPS = 1024.0
 _EXACT_FLOATS = 2**22
 """A larger matrix is multiplied in float32, by decoders only."""
 
@@ -161,7 +161,7 @@ class Dense(Sensing):
     @property
     def fine(self) -> float:
         """Signs are few steps of a count; a normal entry has many."""
-        return _COUNT_STEPS if self.kind == "signs" else 1.0
+        return float(COUNT_STEPS) if self.kind == "signs" else 1.0
 
     def _whole(self, counts: Reals) -> Reals:
         out = np.empty(self.numbers)
@@ -187,8 +187,22 @@ class Dense(Sensing):
         return self.matrix[:, cells].astype(np.int64)
 
 
+class _Signs(Sensing):
+    """Entries are 0 or of one size."""
+
+    @property
+    def entry(self) -> float:
+        """One step."""
+        return 1.0
+
+    @property
+    def fine(self) -> float:
+        """As for counts."""
+        return float(COUNT_STEPS)
+
+
 @dataclass(frozen=True, eq=False)
-class Hadamard(Sensing):
+class Hadamard(_Signs):
     """Rows `rows` of a Hadamard matrix, with the sign `flips[i]` on cell i."""
 
     cells: int
@@ -206,16 +220,6 @@ class Hadamard(Sensing):
     def unit(self) -> float:
         """Entries are +-1/sqrt(s)."""
         return 1.0 / math.sqrt(self.numbers)
-
-    @property
-    def entry(self) -> float:
-        """One step."""
-        return 1.0
-
-    @property
-    def fine(self) -> float:
-        """As for counts."""
-        return _COUNT_STEPS
 
     @property
     def crosstalk(self) -> float:
@@ -309,7 +313,7 @@ class Fourier(Sensing):
 
 
 @dataclass(frozen=True, eq=False)
-class SparseSigns(Sensing):
+class SparseSigns(_Signs):
     """Every cell adds +-1/sqrt(q) to q of the sums."""
 
     cells: int
@@ -325,16 +329,6 @@ class SparseSigns(Sensing):
     def unit(self) -> float:
         """Entries are 0 or +-1/sqrt(q)."""
         return 1.0 / math.sqrt(self.places.shape[1])
-
-    @property
-    def entry(self) -> float:
-        """One step."""
-        return 1.0
-
-    @property
-    def fine(self) -> float:
-        """As for counts."""
-        return _COUNT_STEPS
 
     def _scattered(self, values: Reals) -> Reals:
         each = (values[:, None] * self.signs).ravel()

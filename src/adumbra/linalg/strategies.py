@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from adumbra.core.sums import COUNT_STEPS
+
 __all__ = ["Haar", "Identity", "Linear", "Separable", "Tree", "Waves", "padded", "rebuilt"]
 
 Reals = NDArray[np.float64]
 
-_STEPS = 1024.0
-"""Whole steps of a count of one, so that noise well below one count can be drawn."""
 _WAVE_STEPS = 2.0**18
 
 
@@ -82,12 +82,12 @@ class Separable(Linear):
     @property
     def step(self) -> float:
         """One step of a count."""
-        return 1.0 / _STEPS
+        return 1.0 / COUNT_STEPS
 
     @property
     def largest(self) -> float:
         """Every entry is -1, 0 or 1."""
-        return _STEPS
+        return float(COUNT_STEPS)
 
     @abstractmethod
     def measured_along(self, axis: int) -> int:
@@ -112,7 +112,7 @@ class Separable(Linear):
 
     def exact(self, counts: Reals) -> Reals:
         """All numbers, in whole steps. Only sums and differences of whole numbers."""
-        return self._along_all(counts * _STEPS, self.shape, self._forward)
+        return self._along_all(counts * COUNT_STEPS, self.shape, self._forward)
 
     def estimate(self, measured: Reals) -> Reals:
         """Least-squares counts."""

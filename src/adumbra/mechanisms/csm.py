@@ -21,7 +21,7 @@ from adumbra.core.schema import Schema
 from adumbra.core.validation import at_least, one_of
 from adumbra.linalg.dictionaries import Dictionary
 from adumbra.linalg.sensing import KINDS, Sensing, sensing
-from adumbra.synthesis.counted import COUNTS, Decoded, OneMeasurement, counted_rows
+from adumbra.synthesis.counted import COUNTS, Decoded, OneMeasurement, rows_in_cells
 from adumbra.synthesis.decoders import check_dictionary, named_dictionary, pursued
 from adumbra.synthesis.forecast import FEW_ATOMS, quieter, sketch_size
 
@@ -208,7 +208,7 @@ class CSM(OneMeasurement):
             sketch,
             self._dictionary(setting),
             self.atoms,
-            counted_rows(setting, self.domain(setting)),
+            rows_in_cells(setting, self.domain(setting)),
         )
         facts = {"input": self.input, "sensing": self._sketched(sketch)}
         return Decoded(found.counts, facts | found.parameters, found.arrays)

@@ -10,7 +10,7 @@ from adumbra.core.mechanism import NoisyParts, Reference, Setting
 from adumbra.core.validation import at_least
 from adumbra.linalg.dictionaries import Dictionary
 from adumbra.linalg.strategies import Identity
-from adumbra.synthesis.counted import Decoded, OneMeasurement, counted_rows
+from adumbra.synthesis.counted import Decoded, OneMeasurement, rows_in_cells
 from adumbra.synthesis.decoders import check_dictionary, named_dictionary, thresholded
 
 __all__ = ["Sparse"]
@@ -70,7 +70,7 @@ class Sparse(OneMeasurement):
     def decoded(self, noisy: NoisyParts, setting: Setting) -> Decoded:
         """Threshold."""
         atoms = self._dictionary(setting)
-        total = counted_rows(setting, self.domain(setting))
+        total = rows_in_cells(setting, self.domain(setting))
         measured, sd = noisy.values["measured"], noisy.sd("measured")
         found = thresholded(measured, sd, setting.pure, atoms, self.atoms, total)
         recipe = self.strategy(setting).recipe()

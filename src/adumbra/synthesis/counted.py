@@ -31,9 +31,9 @@ __all__ = [
     "LeastSquares",
     "OneMeasurement",
     "comparison",
-    "counted_rows",
     "domain_of",
     "draft_of",
+    "rows_in_cells",
 ]
 
 Reals = NDArray[np.float64]
@@ -64,7 +64,7 @@ def domain_of(setting: Setting, columns: tuple[str, ...], bins: int | None) -> D
     return Domain.of(setting.schema, setting.space, columns, bins)
 
 
-def counted_rows(setting: Setting, domain: Domain) -> float | None:
+def rows_in_cells(setting: Setting, domain: Domain) -> float | None:
     """How many rows the cells hold together, where that is public and certain.
 
     An empty flag or category without a fallback would keep a row out of all cells.
