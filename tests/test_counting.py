@@ -313,18 +313,21 @@ def test_what_a_decoder_left_is_seen_in_its_residual():
 def test_sketched_rows_come_back_where_there_is_no_noise(kind, monkeypatch):
     """Rows of few atoms, fewer numbers than coordinates; the measurement is taken of the row, never of a code of it."""
     silence(monkeypatch)
+    monkeypatch.setattr("adumbra.answer.projected.ProjectedRows._pursued", _with_no_noise)
     names = [f"c{i}" for i in range(24)]
     schema = ad.Schema.from_dict({"columns": {n: {"kind": "number", "low": -1, "high": 1} for n in names}})
     rng = np.random.default_rng(0)
     rows = np.zeros((30, 24))
     for row in rows:
         row[rng.choice(24, 2, replace=False)] = rng.choice([-0.9, 0.9], 2)
+    table = pl.DataFrame(dict(zip(names, rows.T, strict=True)))
     mechanism = ad.CSM(input="records", sensing=kind, ratio=0.75, atoms=3, nonzeros=8)
-    done = ad.release(pl.DataFrame(dict(zip(names, rows.T, strict=True))), schema, mechanism, ad.Budget(40.0, 1e-6))
-    assert done.table.width < 24 and done.table.height == 30
-    monkeypatch.setattr("adumbra.answer.projected.ProjectedRows._pursued", _with_no_noise)
-    back = np.abs(done.reconstruct().to_numpy() - rows).max(axis=1) < 1e-3
-    assert back.mean() > 0.9  # the greedy decoder may lose its way in so small a sketch
+    back = []
+    for _ in range(8):  # every release draws a sketch; in some the greedy decoder loses its way with a few rows
+        done = ad.release(table, schema, mechanism, ad.Budget(40.0, 1e-6))
+        assert done.table.width < 24 and done.table.height == 30
+        back.append(np.abs(done.reconstruct().to_numpy() - rows).max(axis=1) < 1e-3)
+    assert np.mean(back) > 0.9  # 0.98 over many sketches of each kind
 
 
 def _with_no_noise(self, atoms):
