@@ -6,7 +6,7 @@ from typing import Any
 
 from adumbra.core.card import Card, CardNoise
 
-__all__ = ["card_markdown"]
+__all__ = ["card_markdown", "cell", "one_line"]
 
 _ACCOUNTS = {
     "per-matrix": "holds for the published matrix, however it was chosen",
@@ -24,7 +24,7 @@ def card_markdown(card: Card) -> str:
     mu = "" if card.mu is None else f" (mu = {card.mu:.4g})"
     domain, table_rows = card.parameters.get("domain"), card.table_rows or "private"
     lines = [
-        f"# Release of {_plain(card.table)}",
+        f"# Release of {one_line(card.table)}",
         "",
         f"> **epsilon = {card.epsilon:g}, delta = {card.delta:g}**{mu}, unit **{card.unit}**, "
         f"relation **{card.relation}**",
@@ -37,9 +37,9 @@ def card_markdown(card: Card) -> str:
         f"| {'rows' if domain is None else 'cells'} | {card.rows} |",
         *([] if card.table_rows == card.rows and domain is None else [f"| rows of the table | {table_rows} |"]),
         f"| mechanism | {card.mechanism}: {card.title} |",
-        *([f"| why this mechanism | {_plain(card.choice)} |"] if card.choice else []),
+        *([f"| why this mechanism | {one_line(card.choice)} |"] if card.choice else []),
         f"| care | {card.caution} |",
-        *(f"| {name} | {_value(value)} |" for name, value in card.parameters.items()),
+        *(f"| {name} | {cell(value)} |" for name, value in card.parameters.items()),
     ]
     for line, noise in card.noise.items():
         lines += [
@@ -100,11 +100,11 @@ def _row_bound(card: Card) -> list[str]:
 def _table(title: str, rows: list[dict[str, Any]]) -> list[str]:
     heads = list(rows[0]) if rows else []
     return [
-        f"## {_plain(title)}",
+        f"## {one_line(title)}",
         "",
-        "| " + " | ".join(_plain(head) for head in heads) + " |",
+        "| " + " | ".join(one_line(head) for head in heads) + " |",
         "|" + "---|" * len(heads),
-        *("| " + " | ".join(_value(row[head]) for head in heads) + " |" for row in rows),
+        *("| " + " | ".join(cell(row[head]) for head in heads) + " |" for row in rows),
         "",
     ]
 
@@ -134,18 +134,19 @@ def _deviations(noise: CardNoise) -> str:
     return "standard deviation " + ", ".join(f"{sd:.4g} on {part}" for part, sd in noise.parts.items())
 
 
-def _value(value: object) -> str:
+def cell(value: object) -> str:
+    """A value as the text of a table's cell."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None:
         return "no bound"
     if isinstance(value, list):
-        return "; ".join(_value(item) for item in value)
+        return "; ".join(cell(item) for item in value)
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_value(item)}" for key, item in value.items())
-    return f"{value:.4g}" if isinstance(value, float) else _plain(str(value))
+        return ", ".join(f"{key} {cell(item)}" for key, item in value.items())
+    return f"{value:.4g}" if isinstance(value, float) else one_line(str(value))
 
 
-def _plain(text: str) -> str:
+def one_line(text: str) -> str:
     """Names come from the owner; keep them from breaking the table."""
     return " ".join(text.split()).replace("|", "\\|")

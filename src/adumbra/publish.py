@@ -12,17 +12,18 @@ import glob
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from pydantic import BaseModel
 
 from adumbra.card_text import card_markdown
 from adumbra.core.card import Card, CardNoise, CardSeed, sentence
@@ -39,7 +40,7 @@ from adumbra.privacy.accounting import epsilon_of, mu_of
 from adumbra.privacy.meter import Calibration
 from adumbra.table.encode import decode_cells
 
-__all__ = ["Facts", "Publication", "check_target", "costs_of", "publish"]
+__all__ = ["Facts", "Publication", "check_target", "costs_of", "publish", "seal", "staged"]
 
 _PARTIAL = ".partial"
 
@@ -126,21 +127,34 @@ class Publication:
         for name, picture in draft.pictures.items():
             (self._folder / name).write_text(picture(), encoding="utf-8")
         card = _card(self._facts, measured, draft, self.written)
-        files = {p.name: sha256(p) for p in sorted(self._folder.iterdir())}
-        card = card.model_copy(update={"files": files})
-        (self._folder / CARD_TEXT).write_text(card_markdown(card), encoding="utf-8")
-        files[CARD_TEXT] = sha256(self._folder / CARD_TEXT)
-        text = (card.model_copy(update={"files": files}).model_dump_json(indent=2) + "\n").encode()
-        (self._folder / CARD).write_bytes(text)
-        if self._signing_key is not None:
-            (self._folder / SIGNATURE).write_text(sign(text, self._signing_key), encoding="utf-8")
-        for file in (*self._folder.iterdir(), self._folder):
-            _sync(file)
-        checkpoint("before the rename")
-        check_target(self._target)
-        self._folder.rename(self._target)
-        with contextlib.suppress(OSError):  # the release is there; only a power cut now could lose its name
-            _sync(self._target.parent)
+        seal(self._folder, self._target, card, card_markdown, self._signing_key)
+
+
+AnyCard = TypeVar("AnyCard", bound=BaseModel)
+
+
+def seal(
+    folder: Path,
+    target: Path,
+    card: AnyCard,
+    markdown: Callable[[AnyCard], str],
+    signing_key: Ed25519PrivateKey | None,
+) -> None:
+    """Write the card with the hash of every file, sign it, and rename the temporary folder into place."""
+    files = {p.name: sha256(p) for p in sorted(folder.iterdir())}
+    (folder / CARD_TEXT).write_text(markdown(card.model_copy(update={"files": files})), encoding="utf-8")
+    files[CARD_TEXT] = sha256(folder / CARD_TEXT)
+    text = (card.model_copy(update={"files": files}).model_dump_json(indent=2) + "\n").encode()
+    (folder / CARD).write_bytes(text)
+    if signing_key is not None:
+        (folder / SIGNATURE).write_text(sign(text, signing_key), encoding="utf-8")
+    for file in (*folder.iterdir(), folder):
+        _sync(file)
+    checkpoint("before the rename")
+    check_target(target)
+    folder.rename(target)
+    with contextlib.suppress(OSError):  # the release is there; only a power cut now could lose its name
+        _sync(target.parent)
 
 
 def _worded(part: np.ndarray[Any, Any], words: Sequence[Value] | None) -> pl.Series:
@@ -164,6 +178,13 @@ def check_target(target: Path) -> None:
 def publish(
     target: Path, facts: Facts, *, numbers: int, csv: bool, signing_key: Ed25519PrivateKey | None
 ) -> Iterator[Publication]:
+    """A release being written; see `staged`."""
+    with staged(target, numbers=numbers, csv=csv) as (folder, place):
+        yield Publication(folder, place, facts, csv, signing_key)
+
+
+@contextlib.contextmanager
+def staged(target: Path, *, numbers: int, csv: bool) -> Iterator[tuple[Path, Path]]:
     """Open the temporary folder; on any failure remove it, so that no half release is left.
 
     `numbers` is how many values will be written: a disk that cannot hold them is refused before any charge. A
@@ -185,7 +206,7 @@ def publish(
                 f"{free / 1e6:.1f} MB",
                 "free some room first; nothing was charged",
             )
-        yield Publication(folder, target, facts, csv, signing_key)
+        yield folder, target
     except OSError as error:
         # Whatever the system refuses at this point (full disk, quota, a removed folder), the user hears the same.
         raise InputError(

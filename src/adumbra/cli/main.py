@@ -67,9 +67,9 @@ def verify(
     json: JsonOption = False,
 ) -> None:
     """Check a release folder against its card: hashes, no extra file, signature if signed."""
-    from adumbra.core.release import ReleaseFolder, read_public_key
+    from adumbra.core.release import open_folder, read_public_key
 
-    found = ReleaseFolder.open(folder)
+    found = open_folder(folder)
     problems = found.verify(None if public_key is None else read_public_key(public_key))
     if json:
         emit_json({"folder": str(folder), "verified": not problems, "signed": found.signed, "problems": problems})

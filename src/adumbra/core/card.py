@@ -9,7 +9,9 @@ from pydantic import BaseModel, ConfigDict
 
 from adumbra.core.guarantee import Neighbours, Relation, Unit
 
-__all__ = ["Card", "CardNoise", "CardSeed", "sentence"]
+__all__ = ["UTILITY_FORMAT", "Card", "CardNoise", "CardSeed", "UtilityCard", "sentence"]
+
+UTILITY_FORMAT = "adumbra-utility-card/1"
 
 
 class _Frozen(BaseModel):
@@ -86,6 +88,43 @@ class Card(_Frozen):
     def neighbours(self) -> Neighbours:
         """Unit and relation as one value."""
         return Neighbours(Unit(self.unit), Relation(self.relation))
+
+
+class UtilityCard(_Frozen):
+    """The card of a utility-aware release: it serves one purpose, hides another, and is not differentially private."""
+
+    format: str = UTILITY_FORMAT
+    differential_privacy: bool = False
+    release_id: str
+    created: str
+    library: str
+    table: str
+    rows: int
+    """Records released."""
+    table_rows: int
+    not_reached: int
+    """Records that the fine step could not move to the class drawn for them."""
+    release: str
+    title: str
+    promise: str
+    to_whom: str
+    caution: str
+    label_epsilon: float | None
+    """Epsilon of randomised response for the privacy label alone, where there is one."""
+    accuracy_bound: float | None
+    """Most that a guess among equally likely privacy classes can be right, on the terms of `promise`."""
+    told_by_prediction: float | None
+    """Accuracy of guessing the privacy class from the predicted utility class alone, on public records."""
+    utility: dict[str, list[str]]
+    """Utility columns, and the classes of all of them together."""
+    privacy: dict[str, list[str]]
+    recipe: dict[str, Any]
+    model_sha256: str
+    seed: CardSeed
+    theorem: str
+    references: tuple[str, ...]
+    bibtex: tuple[str, ...]
+    files: dict[str, str]
 
 
 _WHO = {

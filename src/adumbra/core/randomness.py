@@ -2,19 +2,30 @@
 
 `PublicSeed` draws projections; it is stored in the release and anybody may repeat the draw. The noise has no
 seed: `privacy.noise` keys it from the operating system at every call, and no public function takes a key. A
-function that takes the one cannot be given the other.
+function that takes the one cannot be given the other. `Coins` are the noise of releases that choose instead of adding:
+labels answered at random, records drawn from a pool.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import threading
-from typing import Literal
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from adumbra.core.errors import InputError
 
-__all__ = ["PublicSeed"]
+__all__ = ["Coins", "CoinsLike", "PublicSeed", "truthful"]
+
+Integers = NDArray[np.int64]
+
+_TRUTH_BITS = 32
+_LARGEST_EPSILON = 20.0
+"""Beyond it the answer is the truth, but for one in half a milliard."""
 
 
 class PublicSeed:
@@ -93,3 +104,60 @@ class PublicSeed:
 
     def __repr__(self) -> str:
         return f"PublicSeed({self.hex}, {self.origin})"
+
+
+class CoinsLike(Protocol):
+    """Where private choices come from: the operating system in a release, a repeatable generator in a simulation."""
+
+    def below(self, sides: int, size: int) -> Integers:
+        """`size` independent whole numbers, each of 0 .. sides - 1 equally likely."""
+
+    def uniform(self, size: int) -> NDArray[np.float64]:
+        """`size` independent numbers in [0, 1), of 53 bits."""
+
+
+class Coins:
+    """Coins of the operating system. They have no seed and cannot be repeated.
+
+    >>> sorted(set(Coins().below(2, 100).tolist()))
+    [0, 1]
+    """
+
+    def below(self, sides: int, size: int) -> Integers:
+        """Exactly uniform: a word that would favour some sides is thrown away and drawn again."""
+        if not 1 <= sides < 2**62:
+            raise ValueError("a coin has between 1 and 2^62 sides")
+        fair = (2**64 // sides) * sides
+        out = np.empty(size, dtype=np.int64)
+        done = 0
+        while done < size:
+            words = np.frombuffer(os.urandom(8 * (size - done)), dtype=np.uint64)
+            good = words if fair == 2**64 else words[words < np.uint64(fair)]
+            out[done : done + len(good)] = (good % np.uint64(sides)).astype(np.int64)
+            done += len(good)
+        return out
+
+    def uniform(self, size: int) -> NDArray[np.float64]:
+        """Multiples of 2^-53."""
+        words = np.frombuffer(os.urandom(8 * size), dtype=np.uint64)
+        return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def truthful(epsilon: float, truth: Integers, classes: int, coins: CoinsLike) -> Integers:
+    """Randomised response: each label, or another one, so that any answer is at most e^epsilon times likelier from one.
+
+    Guarantee: an answer equals the truth with probability w / (w + classes - 1), and every other label has the same
+    rest; w is e^epsilon rounded down to a whole number of 2^-32, and the draw is exact, so the ratio of the
+    probabilities of an answer under two truths is w <= e^epsilon. epsilon = 0 answers without looking.
+
+    >>> truthful(20.0, np.array([1, 0]), 2, Coins()).tolist()
+    [1, 0]
+    """
+    if not 0.0 <= epsilon <= _LARGEST_EPSILON:
+        raise InputError(f"0 <= epsilon <= {_LARGEST_EPSILON:g}", f"epsilon = {epsilon}", "give one in that range")
+    one = 1 << _TRUTH_BITS
+    # the last bits of a float64 exponential may be too high: a relative 2^-50 is more than its error
+    weight = max(int(math.exp(epsilon) * (1.0 - 2.0**-50) * one), one)
+    drawn = coins.below(weight + (classes - 1) * one, len(truth))
+    other = 1 + np.maximum(drawn - weight, 0) // one  # the labels after the truth, round the circle
+    return np.where(drawn < weight, truth, (truth + other) % classes).astype(np.int64)

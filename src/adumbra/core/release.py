@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from adumbra.core.card import Card
+from adumbra.core.card import UTILITY_FORMAT, Card, UtilityCard
 from adumbra.core.errors import InputError
 
-__all__ = ["ReleaseFolder", "read_public_key", "read_signing_key", "sha256", "sign"]
+__all__ = ["ReleaseFolder", "UtilityFolder", "open_folder", "read_public_key", "read_signing_key", "sha256", "sign"]
 
 CARD, CARD_TEXT, DATA, DATA_CSV, MODEL, SIGNATURE = (
     "card.json",
@@ -57,32 +58,18 @@ class ReleaseFolder:
     @staticmethod
     def open(path: str | Path) -> ReleaseFolder:
         """Read the card; the data is read when asked for."""
-        folder = Path(path)
-        try:
-            content = (folder / CARD).read_bytes()
-        except OSError:
+        found = open_folder(path)
+        if isinstance(found, UtilityFolder):
             raise InputError(
-                f"a release folder with a {CARD}", f"{folder}", "give the folder that adumbra release wrote"
-            ) from None
-        try:
-            return ReleaseFolder(folder, Card.model_validate_json(content))
-        except ValidationError:
-            raise InputError(
-                f"a {CARD} of format adumbra-card/1",
-                f"{folder / CARD}, which does not read as one",
-                "get the folder again from its owner, or use the adumbra version that wrote it",
-            ) from None
+                "a differentially private release",
+                f"{found.path}, a utility-aware release without that promise",
+                f"read its {DATA} with any tool; adumbra verify checks it",
+            )
+        return found
 
     def table(self) -> pl.DataFrame:
         """The released rows."""
-        try:
-            return pl.read_parquet(self.path / DATA)
-        except (OSError, pl.exceptions.PolarsError):
-            raise InputError(
-                f"a readable {DATA}",
-                f"{self.path}",
-                "run adumbra verify; get the folder again from its owner",
-            ) from None
+        return _table(self.path)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The public arrays."""
@@ -102,28 +89,93 @@ class ReleaseFolder:
         Without a key a signature is checked against the key it carries, which shows that the card was not
         changed since signing but not who signed.
         """
-        problems = [f"the card does not list {name}" for name in (DATA, CARD_TEXT) if name not in self.card.files]
-        for name, wanted in self.card.files.items():
-            file = self.path / name
-            if name in (CARD, SIGNATURE) or Path(name).name != name:
-                problems.append(f"the card lists {name!r}, which is no file of a release")
-            elif not file.is_file():
-                problems.append(f"{name} is missing")
-            elif sha256(file) != wanted:
-                problems.append(f"{name} is not the file the card was written for (sha256 differs)")
-        extra = sorted(p.name for p in self.path.iterdir() if p.name not in {*self.card.files, CARD, SIGNATURE})
-        problems += [f"{name} is not part of the release" for name in extra]
-        signature = self.path / SIGNATURE
-        if signature.exists():
-            problems += _check_signature(signature, (self.path / CARD).read_bytes(), public_key)
-        elif public_key is not None:
-            problems.append("the release is not signed")
-        return problems
+        return _problems(self.path, self.card.files, public_key)
 
     @property
     def signed(self) -> bool:
         """Whether a signature is there (not whether it is right)."""
         return (self.path / SIGNATURE).exists()
+
+
+@dataclass(frozen=True)
+class UtilityFolder:
+    """A utility-aware release on disk: no differential privacy, as its card says first."""
+
+    path: Path
+    card: UtilityCard
+
+    @staticmethod
+    def open(path: str | Path) -> UtilityFolder:
+        """Read the card; the data is read when asked for."""
+        found = open_folder(path)
+        if isinstance(found, ReleaseFolder):
+            raise InputError(
+                "a utility-aware release", f"{found.path}, a differentially private one", "use adumbra answer on it"
+            )
+        return found
+
+    def table(self) -> pl.DataFrame:
+        """The released rows."""
+        return _table(self.path)
+
+    def verify(self, public_key: Ed25519PublicKey | None = None) -> list[str]:
+        """Problems found, as for any release."""
+        return _problems(self.path, self.card.files, public_key)
+
+    @property
+    def signed(self) -> bool:
+        """Whether a signature is there (not whether it is right)."""
+        return (self.path / SIGNATURE).exists()
+
+
+def open_folder(path: str | Path) -> ReleaseFolder | UtilityFolder:
+    """A release folder of either kind, by the format its card names."""
+    folder = Path(path)
+    try:
+        content = (folder / CARD).read_bytes()
+    except OSError:
+        raise InputError(
+            f"a release folder with a {CARD}", f"{folder}", "give the folder that adumbra release wrote"
+        ) from None
+    try:
+        if json.loads(content).get("format") == UTILITY_FORMAT:
+            return UtilityFolder(folder, UtilityCard.model_validate_json(content))
+        return ReleaseFolder(folder, Card.model_validate_json(content))
+    except (ValidationError, ValueError, AttributeError):
+        raise InputError(
+            f"a {CARD} of format adumbra-card/1 or {UTILITY_FORMAT}",
+            f"{folder / CARD}, which does not read as one",
+            "get the folder again from its owner, or use the adumbra version that wrote it",
+        ) from None
+
+
+def _table(path: Path) -> pl.DataFrame:
+    try:
+        return pl.read_parquet(path / DATA)
+    except (OSError, pl.exceptions.PolarsError):
+        raise InputError(
+            f"a readable {DATA}", f"{path}", "run adumbra verify; get the folder again from its owner"
+        ) from None
+
+
+def _problems(path: Path, files: Mapping[str, str], public_key: Ed25519PublicKey | None) -> list[str]:
+    problems = [f"the card does not list {name}" for name in (DATA, CARD_TEXT) if name not in files]
+    for name, wanted in files.items():
+        file = path / name
+        if name in (CARD, SIGNATURE) or Path(name).name != name:
+            problems.append(f"the card lists {name!r}, which is no file of a release")
+        elif not file.is_file():
+            problems.append(f"{name} is missing")
+        elif sha256(file) != wanted:
+            problems.append(f"{name} is not the file the card was written for (sha256 differs)")
+    extra = sorted(p.name for p in path.iterdir() if p.name not in {*files, CARD, SIGNATURE})
+    problems += [f"{name} is not part of the release" for name in extra]
+    signature = path / SIGNATURE
+    if signature.exists():
+        problems += _check_signature(signature, (path / CARD).read_bytes(), public_key)
+    elif public_key is not None:
+        problems.append("the release is not signed")
+    return problems
 
 
 def sign(card: bytes, key: Ed25519PrivateKey) -> str:

@@ -1,0 +1,61 @@
+"""The card of a utility-aware release as a page: what is not promised comes first."""
+
+from __future__ import annotations
+
+from adumbra.card_text import cell, one_line
+from adumbra.core.card import UtilityCard
+
+__all__ = ["utility_card_markdown"]
+
+
+def utility_card_markdown(card: UtilityCard) -> str:
+    """Markdown; everything printed comes from the card."""
+    first, _, rest = card.promise.partition(". ")
+    lines = [
+        f"# Utility-aware release of {one_line(card.table)}",
+        "",
+        f"> **{first}.** {rest}",
+        ">",
+        f"> To whom: {card.to_whom}",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| what it is | {card.title} |",
+        f"| serves | {one_line(', '.join(card.utility['columns']))} ({len(card.utility['classes'])} classes) |",
+        f"| hides | {one_line(', '.join(card.privacy['columns']))} ({len(card.privacy['classes'])} classes) |",
+        f"| records | {card.rows} of {card.table_rows} |",
+        *([f"| did not reach their class | {card.not_reached} |"] if card.release == "fine" else []),
+        f"| care | {card.caution} |",
+        *([f"| epsilon of the label alone | {card.label_epsilon:g} |"] if card.label_epsilon is not None else []),
+        *(f"| {name.replace('_', ' ')} | {cell(value)} |" for name, value in _said(card)),
+        f"| public seed | `{card.seed.value}` ({card.seed.origin}) |",
+        f"| model | sha256 `{card.model_sha256}` |",
+        f"| release | {card.release_id}, {card.created}, {card.library} |",
+        "",
+        "## What an adversary can do",
+        "",
+        "The model is public: anybody can apply it to labelled records of their own and learn from the result. "
+        "`adumbra audit jupa --model MODEL --records LABELLED` does so and prints how often the privacy class is "
+        "guessed, beside the guesses of an adversary who does not bother.",
+        "",
+        "## References",
+        "",
+        f"Proof: {card.theorem}.",
+        "",
+        *(f"- {reference}" for reference in card.references),
+        "",
+        "## Files",
+        "",
+        "| file | sha256 |",
+        "|---|---|",
+        *(f"| {name} | `{digest}` |" for name, digest in card.files.items()),
+        "",
+        "Check them with `adumbra verify`.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _said(card: UtilityCard) -> list[tuple[str, object]]:
+    """Options that say something."""
+    return [(name, value) for name, value in card.recipe.items() if value is not None and value != []]

@@ -1,0 +1,239 @@
+"""Records as numbers, by what a PUBLIC table shows: its columns, categories, means and deviations.
+
+Nothing is declared and nothing is read from private rows: the public table is the code book. A private record is coded
+cell by cell, so its numbers depend on it alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from adumbra.core.errors import InputError
+from adumbra.core.validation import one_of
+
+__all__ = ["ENCODINGS", "Features", "Target", "as_text"]
+
+Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+ENCODINGS = ("onehot", "binary")
+_MOST_CATEGORIES = 1000
+_MOST_CLASSES = 1000
+_BLANK = ("", "?", "na", "n/a", "nan", "null", "none")
+
+
+def as_text(cells: pl.Series) -> pl.Series:
+    """Cells as the text of their value, trimmed; whole numbers without a point; nothing where there is nothing."""
+    if cells.dtype.is_float():
+        numbers = cells.fill_nan(None)
+        whole = numbers.is_finite() & (numbers == numbers.round()) & (numbers.abs() < 2**53)
+        text = pl.select(
+            pl.when(whole.fill_null(False))
+            .then(numbers.cast(pl.Int64, strict=False).cast(pl.String))
+            .otherwise(numbers.cast(pl.String))
+        ).to_series()
+    else:
+        text = cells.cast(pl.String)
+    text = text.str.strip_chars()
+    return text.set(text.str.to_lowercase().is_in(_BLANK).fill_null(False), None)
+
+
+def _as_numbers(cells: pl.Series) -> Reals:
+    """Numbers, NaN where there is none."""
+    if not (cells.dtype.is_numeric() or cells.dtype == pl.Boolean):
+        cells = as_text(cells)
+    found = cells.cast(pl.Float64, strict=False).to_numpy().astype(np.float64)
+    return np.where(np.isfinite(found), found, np.nan)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One or more label columns as one label: every combination that the public table holds is a class."""
+
+    columns: tuple[str, ...]
+    classes: tuple[tuple[str, ...], ...]
+
+    @staticmethod
+    def fit(frame: pl.DataFrame, columns: Sequence[str], what: str) -> Target:
+        """The classes of a public table, in order of their text."""
+        texts = [_column(frame, name, f"the {what} column") for name in columns]
+        rows = list(zip(*(as_text(text).to_list() for text in texts), strict=True))
+        if any(None in row for row in rows):
+            raise InputError(f"a {what} label in every public record", "records without one", "leave those records out")
+        classes = tuple(sorted(set(rows)))
+        if not 2 <= len(classes) <= _MOST_CLASSES:
+            raise InputError(
+                f"between 2 and {_MOST_CLASSES} classes of {' and '.join(columns)}",
+                f"{len(classes)}",
+                "choose a column with a few classes, or group its values first",
+            )
+        return Target(tuple(columns), classes)
+
+    def of(self, frame: pl.DataFrame) -> Integers:
+        """The class of every record; -1 where its labels are missing or not among the public ones."""
+        texts = [as_text(_column(frame, name, "the label column")).to_list() for name in self.columns]
+        places = {row: i for i, row in enumerate(self.classes)}
+        return np.array([places.get(row, -1) for row in zip(*texts, strict=True)], dtype=np.int64)
+
+    def parts(self, joint: Integers) -> list[Integers]:
+        """For each column, the class of that column alone: what equation (9) sums over."""
+        out = []
+        for i in range(len(self.columns)):
+            own = sorted({row[i] for row in self.classes})
+            out.append(np.array([own.index(row[i]) for row in self.classes], dtype=np.int64)[joint])
+        return out
+
+    @property
+    def names(self) -> list[str]:
+        """Classes as text."""
+        return [" / ".join(row) for row in self.classes]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"columns": list(self.columns), "classes": [list(row) for row in self.classes]}
+
+    @staticmethod
+    def from_dict(content: dict[str, Any]) -> Target:
+        """Read back what `to_dict` wrote."""
+        return Target(tuple(content["columns"]), tuple(tuple(row) for row in content["classes"]))
+
+
+def _column(frame: pl.DataFrame, name: str, what: str) -> pl.Series:
+    if name not in frame.columns:
+        raise InputError(f"{what} {name!r} in the table", "no column of that name", "check the spelling")
+    return frame.get_column(name)
+
+
+@dataclass(frozen=True)
+class _Code:
+    """How one column becomes numbers: a number as it is (between `low` and `high`), a category by its place."""
+
+    name: str
+    kind: str
+    values: tuple[str, ...] = ()
+    low: float = 0.0
+    high: float = 0.0
+
+    def width(self, encoding: str) -> int:
+        if self.kind == "number":
+            return 1
+        return len(self.values) if encoding == "onehot" else max(1, (len(self.values) - 1).bit_length())
+
+    def fill(self, cells: pl.Series, encoding: str, out: Reals) -> None:
+        """Write the numbers of a column; a number that is missing is NaN, a category that is unknown is all zeros."""
+        if self.kind == "number":
+            out[:, 0] = np.clip(_as_numbers(cells), self.low, self.high)
+            return
+        places = {value: i for i, value in enumerate(self.values)}
+        codes = np.array([places.get(text, -1) for text in as_text(cells).to_list()], dtype=np.int64)
+        if encoding == "onehot":
+            out[:] = codes[:, None] == np.arange(out.shape[1])
+        else:
+            out[:] = (codes[:, None] >= 0) & ((codes[:, None] >> np.arange(out.shape[1])) & 1 == 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """The code book: columns, how each is coded, and the public mean and deviation of every number."""
+
+    codes: tuple[_Code, ...]
+    encoding: str
+    mean: Reals
+    deviation: Reals
+
+    @staticmethod
+    def fit(frame: pl.DataFrame, *, columns: Sequence[str], encoding: str = "onehot") -> Features:
+        """Learn the code book from a public table.
+
+        A column whose every cell reads as a number is one; any other is a category of the values seen.
+        """
+        one_of(ENCODINGS, encoding=encoding)
+        if not columns:
+            raise InputError("a table with columns besides the targets", "none", "give a table with features")
+        codes = tuple(_code(_column(frame, name, "the column")) for name in columns)
+        width = sum(code.width(encoding) for code in codes)
+        plain = Features(codes, encoding, np.zeros(width), np.ones(width))._raw(frame)
+        if not len(plain):
+            raise InputError("a public table with records", "none", "give one with records")
+        mean = np.nanmean(plain, axis=0)
+        deviation = np.nanstd(plain, axis=0)
+        return Features(codes, encoding, mean, np.where(deviation > 1e-12, deviation, 1.0))
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns that are read."""
+        return [code.name for code in self.codes]
+
+    @property
+    def width(self) -> int:
+        """Numbers that a record becomes."""
+        return len(self.mean)
+
+    def encode(self, frame: pl.DataFrame) -> Reals:
+        """Records as standardised numbers: (x - mean) / deviation of the public table.
+
+        A number outside the public range counts as its nearer end, a missing one as the mean; a category that the
+        public table does not hold has no place and is all zeros before standardising.
+        """
+        rows = (self._raw(frame) - self.mean) / self.deviation
+        return np.where(np.isnan(rows), 0.0, rows)
+
+    def _raw(self, frame: pl.DataFrame) -> Reals:
+        absent = [name for name in self.columns if name not in frame.columns]
+        if absent:
+            some = ", ".join(repr(name) for name in absent[:5])
+            raise InputError(
+                "every column of the public table in this one too", f"no {some}", "give a table with the same columns"
+            )
+        out = np.empty((frame.height, sum(code.width(self.encoding) for code in self.codes)))
+        start = 0
+        for code in self.codes:
+            end = start + code.width(self.encoding)
+            code.fill(frame.get_column(code.name), self.encoding, out[:, start:end])
+            start = end
+        return out
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        codes = [
+            {"name": c.name, "kind": c.kind, "values": list(c.values), "low": c.low, "high": c.high} for c in self.codes
+        ]
+        return {
+            "encoding": self.encoding,
+            "columns": codes,
+            "mean": self.mean.tolist(),
+            "deviation": self.deviation.tolist(),
+        }
+
+    @staticmethod
+    def from_dict(content: dict[str, Any]) -> Features:
+        """Read back what `to_dict` wrote."""
+        codes = tuple(
+            _Code(c["name"], c["kind"], tuple(c["values"]), float(c["low"]), float(c["high"]))
+            for c in content["columns"]
+        )
+        return Features(codes, content["encoding"], np.array(content["mean"]), np.array(content["deviation"]))
+
+
+def _code(cells: pl.Series) -> _Code:
+    numbers = _as_numbers(cells)
+    text = as_text(cells)
+    filled = text.is_not_null().to_numpy()
+    if not filled.any():
+        raise InputError("something in every column", f"column {cells.name!r} is empty", f"use --drop {cells.name}")
+    if np.isfinite(numbers[filled]).all():
+        return _Code(cells.name, "number", (), float(np.nanmin(numbers)), float(np.nanmax(numbers)))
+    values = tuple(sorted(text.drop_nulls().unique().to_list()))
+    if len(values) > _MOST_CATEGORIES:
+        raise InputError(
+            f"at most {_MOST_CATEGORIES} values of a text column",
+            f"{len(values)} in {cells.name!r}",
+            f"use --drop {cells.name}: a name or number of a person serves no purpose here",
+        )
+    return _Code(cells.name, "category", values)

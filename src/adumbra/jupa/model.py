@@ -1,0 +1,270 @@
+"""A fitted utility-aware release: learnt from a public table, applied to private records one by one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from adumbra.core.errors import InputError
+from adumbra.core.randomness import Coins, CoinsLike, PublicSeed
+from adumbra.core.release import sha256
+from adumbra.jupa import local
+from adumbra.jupa.features import Features, Target
+from adumbra.jupa.promises import Words, words_of
+from adumbra.jupa.ranks import Public
+from adumbra.jupa.recipe import Recipe
+from adumbra.jupa.releases import Resample, Step, fit_step, step_from_arrays
+from adumbra.publish import check_target, staged
+from adumbra.table.read import Table, open_table
+
+__all__ = ["JupaModel", "Released", "fit_jupa"]
+
+Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Progress = Callable[[str, int, int], None]
+
+FORMAT = "adumbra-jupa/1"
+_MODEL, _ARRAYS, _RECORDS = "model.json", "model.npz", "records.parquet"
+_MOST_PUBLIC = 100_000
+"""Public records that are learnt from; of more, that many are drawn."""
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
+    """Released records: numbers, the positions of the records they stand for, and the frame that would be published."""
+
+    rows: Reals
+    kept: Integers
+    not_reached: int
+    columns: tuple[str, ...]
+    frame: pl.DataFrame
+
+
+@dataclass(frozen=True, eq=False)
+class JupaModel:
+    """A projection and a release, learnt from public records. Everything in it is public.
+
+    `release_rows` is what the owner does to private records; anybody can do the same to records of their own, and an
+    adversary will. `save` and `load` keep it as JSON and plain arrays.
+    """
+
+    recipe: Recipe
+    features: Features
+    utility: Target
+    privacy: Target
+    step: Step
+    seed: PublicSeed
+    public_rows: int
+    records: pl.DataFrame | None = None
+    """The public records that may be released whole, in the order of the pools; None unless the recipe says so."""
+
+    @property
+    def needs_privacy_label(self) -> bool:
+        """Whether `release_rows` looks at the privacy class of a record."""
+        return self.recipe.needs_privacy_label
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the released numbers."""
+        return self.step.columns
+
+    @cached_property
+    def words(self) -> Words:
+        """What the release promises, and to whom."""
+        told = self.step.told if isinstance(self.step, Resample) else None
+        return words_of(self.recipe, len(self.utility.classes), len(self.privacy.classes), self.step.bound(), told)
+
+    @property
+    def promise(self) -> str:
+        """The promise in words; it begins with "No differential privacy" where that is so."""
+        return self.words.promise
+
+    def labels_of(self, frame: pl.DataFrame, which: str) -> Integers:
+        """The utility or privacy class of every record.
+
+        Edge cases: a record whose label the public table does not hold is refused.
+        """
+        target = {"utility": self.utility, "privacy": self.privacy}[which]
+        found = target.of(frame)
+        if (found < 0).any():
+            raise InputError(
+                f"a {which} class of the public table in every record",
+                f"{int((found < 0).sum())} of {len(found)} records with another, or none",
+                "leave those records out, or fit on a public table that has their class",
+            )
+        return found
+
+    def coarse(self, frame: pl.DataFrame) -> Reals:
+        """The records as the step sees them before any protection: projected, or scored."""
+        return self.unperturbed(frame)
+
+    def unperturbed(self, frame: pl.DataFrame) -> Reals:
+        """What a service that trains on unprotected public records sees of these."""
+        return self.step.unperturbed(self.features.encode(frame))
+
+    def release_rows(
+        self, frame: pl.DataFrame, coins: CoinsLike | None = None, *, progress: Progress | None = None
+    ) -> Released:
+        """Release records. With `coins` given it is a simulation (audits); a release uses the operating system's."""
+        coins = Coins() if coins is None else coins
+        rows = self.features.encode(frame)
+        if self.recipe.release == "laplace":
+            job = local.job_of(
+                self.step.unperturbed(rows), self.columns, self.recipe.clip, self.recipe.epsilon or 0.0, "records"
+            )
+            noisy, every = local.simulated(job), np.arange(len(rows))
+            return Released(noisy, every, 0, self.columns, _frame(self.columns, noisy))
+        privacy = self.labels_of(frame, "privacy") if self.needs_privacy_label else None
+        if isinstance(self.step, Resample) and self.records is not None:
+            drawn = self.step.draw(rows, privacy, coins)
+            return Released(self.step.public_rows[drawn], np.arange(len(rows)), 0, self.columns, self.records[drawn])
+        out = self.step.apply(rows, privacy, coins, progress)
+        return Released(out.rows, out.kept, out.not_reached, self.columns, _frame(self.columns, out.rows))
+
+    def fingerprint(self) -> str:
+        """One hash over everything that was learnt, so that a card names its model."""
+        digest = hashlib.sha256(json.dumps([self.recipe.to_dict(), self.features.to_dict()]).encode())
+        for name, array in sorted(self.step.arrays().items()):
+            digest.update(name.encode() + str(array.dtype).encode() + str(array.shape).encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model to a new folder: model.json, model.npz, and whole records if they are released."""
+        target = Path(folder)
+        arrays = self.step.arrays()
+        with staged(target, numbers=sum(a.size for a in arrays.values()), csv=False) as (partial, place):
+            np.savez(partial / _ARRAYS, allow_pickle=False, **arrays)
+            content = {
+                "format": FORMAT,
+                "library": f"adumbra {version('adumbra')}",
+                "recipe": self.recipe.to_dict(),
+                "features": self.features.to_dict(),
+                "utility": self.utility.to_dict(),
+                "privacy": self.privacy.to_dict(),
+                "public_rows": self.public_rows,
+                "seed": {"value": self.seed.hex, "origin": self.seed.origin},
+                "promise": self.promise,
+                "arrays_sha256": sha256(partial / _ARRAYS),
+            }
+            if self.records is not None:
+                self.records.write_parquet(partial / _RECORDS)
+                content["records_sha256"] = sha256(partial / _RECORDS)
+            text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+            (partial / _MODEL).write_text(text, encoding="utf-8")
+            check_target(place)
+            partial.rename(place)
+
+    @staticmethod
+    def load(folder: str | Path) -> JupaModel:
+        """Read a model back; it holds no code and no pickles."""
+        path = Path(folder)
+        try:
+            content = json.loads((path / _MODEL).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            raise InputError(f"a model folder with a {_MODEL}", f"{path}", "make one with adumbra jupa fit") from None
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise InputError(f"a model of format {FORMAT}", f"{path}", "fit it again with this version of adumbra")
+        try:
+            for name, key in ((_ARRAYS, "arrays_sha256"), (_RECORDS, "records_sha256")):
+                if key in content and sha256(path / name) != content[key]:
+                    raise InputError(f"the {name} that the model was written with", f"{path}", "fit it again")
+            with np.load(path / _ARRAYS, allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+            records = pl.read_parquet(path / _RECORDS) if "records_sha256" in content else None
+            recipe = Recipe.from_dict(content["recipe"])
+            seed = PublicSeed(bytes.fromhex(content["seed"]["value"]), content["seed"]["origin"])
+            return JupaModel(
+                recipe,
+                Features.from_dict(content["features"]),
+                Target.from_dict(content["utility"]),
+                Target.from_dict(content["privacy"]),
+                step_from_arrays(recipe, arrays),
+                seed,
+                int(content["public_rows"]),
+                records,
+            )
+        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, pl.exceptions.PolarsError):
+            raise InputError("a whole model folder", f"{path}, parts of which do not read", "fit it again") from None
+
+
+def _frame(columns: tuple[str, ...], rows: Reals) -> pl.DataFrame:
+    return pl.DataFrame({name: rows[:, i] for i, name in enumerate(columns)})
+
+
+def fit_jupa(
+    public: Any,
+    recipe: Recipe,
+    *,
+    seed: PublicSeed | None = None,
+    delimiter: str | None = None,
+    progress: Progress | None = None,
+) -> JupaModel:
+    """Learn a utility-aware release from a PUBLIC table with both labels. Never give it the private records.
+
+    Everything learnt is public and goes into the model: means, categories, public records that may be drawn. At most
+    100,000 records are used. `seed` makes the fit repeatable; it is public too.
+    """
+    say = progress or _silent
+    seed = seed or PublicSeed.fresh()
+    table = open_table(public, delimiter=delimiter)
+    say("reading the public table", 0, 0)
+    frame = _some_rows(pl.concat(table.batches(table.columns)), seed)
+    utility = Target.fit(frame, recipe.utility, "utility")
+    privacy = Target.fit(frame, recipe.privacy, "privacy")
+    targets = {*recipe.utility, *recipe.privacy}
+    unknown = [name for name in recipe.drop if name not in frame.columns]
+    if unknown:
+        raise InputError("columns of the table to drop", f"no {unknown[0]!r}", "check the spelling")
+    columns = [name for name in frame.columns if name not in targets and name not in recipe.drop]
+    features = Features.fit(frame, columns=columns, encoding=recipe.encoding)
+    u, s = utility.of(frame), privacy.of(frame)
+    data = Public(
+        features.encode(frame),
+        u,
+        s,
+        utility.parts(u),
+        privacy.parts(s),
+        len(utility.classes),
+        len(privacy.classes),
+        seed.value,
+    )
+    say(f"learning {recipe.release}", 0, 0)
+    step = fit_step(recipe, data)
+    records = frame[columns][step.origin] if isinstance(step, Resample) and step.whole else None
+    return JupaModel(recipe, features, utility, privacy, step, seed, frame.height, records)
+
+
+def _some_rows(frame: pl.DataFrame, seed: PublicSeed) -> pl.DataFrame:
+    if frame.height <= _MOST_PUBLIC:
+        return frame
+    return frame.sample(_MOST_PUBLIC, seed=int.from_bytes(seed.value[:8], "big") >> 1)
+
+
+def _silent(step: str, done: int, total: int) -> None:
+    """Say nothing."""
+
+
+def batches_of(opened: Table, model: JupaModel, rows: int = 16384) -> Iterator[pl.DataFrame]:
+    """The columns of a private table that the model reads, batch by batch."""
+    wanted = model.features.columns + (list(model.recipe.privacy) if model.needs_privacy_label else [])
+    absent = [name for name in wanted if name not in opened.columns]
+    if absent:
+        raise InputError(
+            "every column that the model reads in the table",
+            f"no {absent[0]!r}",
+            "give a table with the columns of the public one"
+            + ("; this release needs the privacy column too" if absent[0] in model.recipe.privacy else ""),
+        )
+    yield from opened.batches(wanted, rows)

@@ -1,0 +1,281 @@
+"""Predictions that can be compared over privacy classes: cross-fitted models, ranks inside a class, equal rates.
+
+A rank or a rate only means for a private record what it means for public ones if neither was used to make the model
+that scores them. So models leave out a fold each, and the fold's records are the reference (docs/proofs/jupa.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adumbra.core.errors import InputError
+from adumbra.core.randomness import CoinsLike
+from adumbra.jupa.scoring import PublicModel, fit_folds
+from adumbra.linalg.splits import folds
+
+__all__ = ["FOLDS", "Arrays", "CrossFitted", "Equaliser", "Integers", "Public", "Ranks", "Reals", "margin_of", "under"]
+
+Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Arrays = dict[str, NDArray[Any]]
+
+FOLDS = 5
+_FEWEST_REFERENCES = 5
+"""Public records of a privacy class in a fold below which a rank among them says nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Public:
+    """Public records as numbers, with their classes."""
+
+    rows: Reals
+    utility: Integers
+    privacy: Integers
+    utility_parts: list[Integers]
+    privacy_parts: list[Integers]
+    utilities: int
+    privacies: int
+    seed: bytes
+
+    def joint(self) -> Integers:
+        """Utility and privacy class as one number."""
+        return self.utility * self.privacies + self.privacy
+
+
+def under(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
+    """The arrays whose name has a prefix, without it."""
+    return {key[len(prefix) :]: value for key, value in arrays.items() if key.startswith(prefix)}
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFitted:
+    """Models that each left out one fold of the public records, and what they say of that fold.
+
+    A private record draws a fold and is scored by the model that did not see it, so that its score and those of the
+    fold's public records of its class are exchangeable if the records are.
+    """
+
+    models: tuple[PublicModel, ...]
+    scores: Reals
+    """Of the public records, each by the model that did not see it."""
+    folds: Integers
+    spread: Reals
+    """Of each model's margin between two classes on its fold, so that models of different kinds have one unit."""
+
+    @staticmethod
+    def fit(kind: str, public: Public) -> CrossFitted:
+        """Train the models."""
+        numbers = folds(public.seed, public.joint(), FOLDS)
+        scores = np.empty((len(public.rows), public.utilities))
+        for fold in range(FOLDS):
+            _check_classes(public, numbers != fold)
+        models = fit_folds(kind, public.rows, public.utility, public.utilities, numbers, seed=public.seed)
+        spread = np.ones(FOLDS)
+        for fold, model in enumerate(models):
+            inside = numbers == fold
+            scores[inside] = model.scores(public.rows[inside])
+            spread[fold] = margin_of(scores[inside]).std() or 1.0
+        return CrossFitted(tuple(models), scores, numbers, spread)
+
+    def score(self, rows: Reals, fold: Integers) -> Reals:
+        """Scores of records, each by the model of its fold."""
+        out = np.empty((len(rows), self.scores.shape[1]))
+        for number, model in enumerate(self.models):
+            mine = fold == number
+            if mine.any():
+                out[mine] = model.scores(rows[mine])
+        return out
+
+    def margin(self, rows: Reals, fold: Integers) -> Reals:
+        """How far the second of two classes is ahead, by the model of each record's fold."""
+        return np.asarray(margin_of(self.score(rows, fold)) / self.spread[fold])
+
+    def public_margin(self) -> Reals:
+        """The same of the public records."""
+        return np.asarray(margin_of(self.scores) / self.spread[self.folds])
+
+    def mean_margin(self, rows: Reals) -> Reals:
+        """The same, of all models together."""
+        each = [margin_of(model.scores(rows)) / unit for model, unit in zip(self.models, self.spread, strict=True)]
+        return np.asarray(np.mean(each, axis=0))
+
+    def arrays(self) -> Arrays:
+        """As plain arrays."""
+        out: Arrays = {"scores": self.scores, "folds": self.folds, "spread": self.spread}
+        for i, model in enumerate(self.models):
+            out |= {f"model{i}.{key}": value for key, value in model.arrays().items()}
+        return out
+
+    @staticmethod
+    def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> CrossFitted:
+        """Read back."""
+        models = tuple(PublicModel.from_arrays(under(f"model{i}.", arrays)) for i in range(len(arrays["spread"])))
+        return CrossFitted(models, arrays["scores"], arrays["folds"], arrays["spread"])
+
+
+def _check_classes(public: Public, inside: NDArray[np.bool_]) -> None:
+    if len(np.unique(public.utility[inside])) < public.utilities:
+        raise InputError(
+            f"at least {FOLDS} public records of every utility class",
+            "fewer of one class",
+            "give more public records, or leave the rare class out",
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Ranks:
+    """The place of a score among public records of the same privacy class, to a few bins.
+
+    `references[s][k]` are the sorted scores of the public records of class s in fold k. The bins have an edge where
+    the public share of the second utility class begins, so that the purpose is not blurred.
+    """
+
+    references: tuple[tuple[Reals, ...], ...]
+    edges: Reals
+
+    @staticmethod
+    def fit(margin: Reals, folds_of: Integers, public: Public, bins: int) -> Ranks:
+        """References of every class and fold, and the edges."""
+        references = []
+        for s in range(public.privacies):
+            mine = public.privacy == s
+            each = tuple(np.sort(margin[mine & (folds_of == k)]) for k in range(FOLDS))
+            if min(len(part) for part in each) < _FEWEST_REFERENCES:
+                raise InputError(
+                    f"at least {FOLDS * _FEWEST_REFERENCES} public records of every privacy class",
+                    f"{int(mine.sum())} of one class",
+                    "give more public records, or group rare classes; resample needs fewer",
+                )
+            references.append(each)
+        return Ranks(tuple(references), _edges(float(np.mean(public.utility == 0)), bins))
+
+    def bins(self, margin: Reals, privacy: Integers, fold: Integers, coins: CoinsLike) -> Integers:
+        """The bin of every record: its rank among its class's references in its fold, ties at random."""
+        ranks = np.empty(len(margin))
+        luck = coins.uniform(len(margin))
+        for s, each in enumerate(self.references):
+            for k, reference in enumerate(each):
+                mine = (privacy == s) & (fold == k)
+                below = np.searchsorted(reference, margin[mine], side="left")
+                equal = np.searchsorted(reference, margin[mine], side="right") - below
+                ranks[mine] = (below + luck[mine] * (equal + 1)) / (len(reference) + 1)
+        return np.clip(np.searchsorted(self.edges, ranks, side="right") - 1, 0, len(self.edges) - 2).astype(np.int64)
+
+    def drawn(self, bins: Integers, coins: CoinsLike) -> Reals:
+        """A rank anywhere in each bin."""
+        low, high = self.edges[bins], self.edges[bins + 1]
+        return np.asarray(low + coins.uniform(len(bins)) * (high - low))
+
+    def bound(self) -> float:
+        """Accuracy of guessing one of equally likely classes from the bin, expected over the public records."""
+        share = np.diff(self.edges)
+        far = []
+        for each in self.references:
+            sizes = np.array([len(reference) for reference in each])
+            far.append(float(np.mean([0.5 * np.sqrt(share * (1 - share) / (n + 2)).sum() for n in sizes])))
+        return min(1.0, (1.0 + sum(far)) / len(far))
+
+    def arrays(self) -> Arrays:
+        """As plain arrays."""
+        out: Arrays = {"edges": self.edges, "classes": np.asarray(len(self.references))}
+        for s, each in enumerate(self.references):
+            out |= {f"reference{s}.{k}": reference for k, reference in enumerate(each)}
+        return out
+
+    @staticmethod
+    def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Ranks:
+        """Read back."""
+        references = tuple(
+            tuple(arrays[f"reference{s}.{k}"] for k in range(FOLDS)) for s in range(int(arrays["classes"]))
+        )
+        return Ranks(references, arrays["edges"])
+
+
+def _edges(base: float, bins: int) -> Reals:
+    """Edges of ranks from 0 to 1, about evenly, with one at the share `base` of the first utility class."""
+    below = min(max(1, round(bins * base)), bins - 1)
+    return np.concatenate([np.linspace(0, base, below + 1), np.linspace(base, 1, bins - below + 1)[1:]])
+
+
+def margin_of(scores: Reals) -> Reals:
+    """How far the second of two classes is ahead."""
+    return np.asarray(scores[:, 1] - scores[:, 0])
+
+
+@dataclass(frozen=True, eq=False)
+class Equaliser:
+    """A predicted utility class that is equally frequent in every privacy class (of people like the public ones).
+
+    With two utility classes every privacy class has its own threshold, a rank; with more, surplus predictions
+    are changed at random.
+    """
+
+    models: CrossFitted
+    ranks: Ranks | None
+    flips: Reals | None
+    """`flips[s, a]`: cumulative probabilities of the class that a prediction a becomes in privacy class s."""
+    rates_from: Integers
+    """Public records of each privacy class in a fold, on average."""
+
+    @staticmethod
+    def fit(models: CrossFitted, public: Public) -> Equaliser:
+        """Learn thresholds or flips."""
+        counts = np.bincount(public.privacy, minlength=public.privacies) // FOLDS
+        if public.utilities == 2:
+            return Equaliser(models, Ranks.fit(models.public_margin(), models.folds, public, 2), None, counts)
+        said = models.scores.argmax(axis=1)
+        table = np.zeros((public.privacies, public.utilities))
+        np.add.at(table, (public.privacy, said), 1.0)
+        rates = table / table.sum(axis=1, keepdims=True)
+        return Equaliser(models, None, _flips(rates), counts)
+
+    def predict(self, rows: Reals, privacy: Integers, coins: CoinsLike) -> Integers:
+        """The utility class that may be told."""
+        fold = coins.below(FOLDS, len(rows))
+        if self.ranks is not None:
+            return self.ranks.bins(self.models.margin(rows, fold), privacy, fold, coins)
+        said = self.models.score(rows, fold).argmax(axis=1)
+        if self.flips is None:
+            raise TypeError("an equaliser has ranks or flips")
+        cumulative = self.flips[privacy, said]
+        return np.asarray((coins.uniform(len(rows))[:, None] >= cumulative[:, :-1]).sum(axis=1), dtype=np.int64)
+
+    def bound(self) -> float:
+        """Accuracy of guessing one of equally likely privacy classes, expected over the public records."""
+        if self.ranks is not None:
+            return self.ranks.bound()
+        classes = self.models.scores.shape[1]
+        far = 0.5 * np.sqrt((classes - 1) / np.maximum(self.rates_from, 1))
+        return min(1.0, float((1.0 + np.minimum(far, 1.0).sum()) / len(far)))
+
+    def arrays(self) -> Arrays:
+        """As plain arrays."""
+        out = {f"models.{k}": v for k, v in self.models.arrays().items()} | {"rates_from": self.rates_from}
+        if self.ranks is not None:
+            return out | {f"ranks.{k}": v for k, v in self.ranks.arrays().items()}
+        return out if self.flips is None else out | {"flips": self.flips}
+
+    @staticmethod
+    def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Equaliser:
+        """Read back."""
+        ranks = under("ranks.", arrays)
+        models = CrossFitted.from_arrays(under("models.", arrays))
+        return Equaliser(models, Ranks.from_arrays(ranks) if ranks else None, arrays.get("flips"), arrays["rates_from"])
+
+
+def _flips(rates: Reals) -> Reals:
+    """How to change predictions so that every class's rates become the average ones, changing as few as can be."""
+    goal = rates.mean(axis=0)
+    out = np.zeros((*rates.shape, rates.shape[1]))
+    for s, rate in enumerate(rates):
+        surplus, room = np.maximum(rate - goal, 0.0), np.maximum(goal - rate, 0.0)
+        for a in range(len(rate)):
+            leave = surplus[a] / rate[a] if rate[a] > 0 else 0.0
+            out[s, a] = leave * room / room.sum() if room.sum() > 0 else 0.0
+            out[s, a, a] += 1.0 - out[s, a].sum()
+    return np.cumsum(out, axis=2)

@@ -1,0 +1,194 @@
+"""What a utility-aware release is made of: targets, projection, and what is done to a record."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from adumbra.core.errors import InputError
+from adumbra.core.validation import at_least, between, one_of, positive
+from adumbra.jupa.features import ENCODINGS
+from adumbra.jupa.scoring import MODELS
+from adumbra.linalg.discriminant import FEATURE_KERNELS, KINDS
+from adumbra.linalg.mmd import KERNELS as FINE_KERNELS
+
+__all__ = ["RELEASES", "Recipe"]
+
+RELEASES = ("coarse", "fine", "resample", "respond", "repair", "laplace")
+
+_PROJECTED = ("coarse", "fine", "resample", "respond", "laplace")
+_OPTIONS = {
+    "projection": _PROJECTED,
+    "components": _PROJECTED,
+    "rho0": _PROJECTED,
+    "rho1": _PROJECTED,
+    "rho1_prime": _PROJECTED,
+    "kernel": _PROJECTED,
+    "landmarks": _PROJECTED,
+    "epsilon": ("respond", "laplace"),
+    "equalise": ("resample", "respond"),
+    "pool": ("resample", "respond"),
+    "whole": ("resample", "respond"),
+    "model": ("resample", "respond", "repair"),
+    "bins": ("repair",),
+    "fine_kernel": ("fine",),
+    "bandwidth": ("fine",),
+    "step": ("fine",),
+    "most_steps": ("fine",),
+    "keep_unreached": ("fine",),
+    "source": ("fine",),
+    "clip": ("laplace",),
+}
+"""Options that only some releases use; given elsewhere they would be ignored, so they are refused."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that `fit_jupa` is told, all of it public.
+
+    * `utility`, `privacy`: label columns. Several of a kind are summed in the projection (equation 9) and count as one
+      joint label everywhere else.
+    * `projection`: jupa, dca, mdr, ruca, pca, random, none; `components` is K (default: utility classes - 1);
+      `rho0` relative to trace/d; `rho1`, `rho1_prime`: one for each privacy column, or one for all. `kernel`: linear,
+      or rbf, laplacian, polynomial on `landmarks` public records.
+    * `release`: what is done to a record.
+      coarse: projected, nothing else. fine: moved towards a random class (equations 10 to 14), a heuristic.
+      resample: a public record with the predicted utility class and a random privacy class.
+      respond: the same with a privacy class by randomised response, `epsilon` for the label.
+      repair: a utility score whose rank among public records of the same privacy class is kept, to `bins` places.
+      laplace: the projected record, cut to `clip` deviations, with Laplace noise: `epsilon` for the whole record.
+    * `equalise` (resample, respond): make the predicted utility class equally frequent in every privacy class.
+    * `whole` (resample, respond): release whole public records instead of projected ones. `pool`: the share of public
+      records of a pair of classes, the most typical first, that may be drawn.
+    * `model`: which public classifier predicts the utility class: linear, kernel, boosting, auto.
+    * `keep_unreached` (fine): release records that did not reach their class too.
+    * `encoding`: onehot, or binary as in the paper. `drop`: columns that are no features.
+    """
+
+    utility: tuple[str, ...]
+    privacy: tuple[str, ...]
+    projection: str = "jupa"
+    components: int | None = None
+    rho0: float = 1e-3
+    rho1: tuple[float, ...] = (1.0,)
+    rho1_prime: tuple[float, ...] = (1.0,)
+    kernel: str = "linear"
+    landmarks: int = 400
+    release: str = "resample"
+    epsilon: float | None = None
+    equalise: bool = False
+    pool: float = 1 / 3
+    whole: bool = False
+    model: str = "auto"
+    bins: int = 2
+    fine_kernel: str = "auto"
+    bandwidth: float | None = None
+    step: float = 1.0
+    most_steps: int = 200
+    keep_unreached: bool = False
+    source: str = "predicted"
+    clip: float = 2.0
+    encoding: str = "onehot"
+    drop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("utility", "privacy", "drop"):
+            object.__setattr__(self, name, _names(getattr(self, name)))
+        for name in ("rho1", "rho1_prime"):
+            object.__setattr__(self, name, _weights(name, getattr(self, name), len(self.privacy)))
+        if not self.utility or not self.privacy:
+            raise InputError(
+                "a utility and a privacy column",
+                "no utility column" if not self.utility else "no privacy column",
+                "name at least one of each (--utility COL --privacy COL)",
+            )
+        twice = {n for n in (*self.utility, *self.privacy) if (*self.utility, *self.privacy).count(n) > 1}
+        if twice:
+            raise InputError("each target column once", f"{sorted(twice)[0]!r} twice", "one column has one purpose")
+        one_of(KINDS, projection=self.projection)
+        one_of(RELEASES, release=self.release)
+        one_of(("linear", *FEATURE_KERNELS), kernel=self.kernel)
+        one_of(ENCODINGS, encoding=self.encoding)
+        one_of(("auto", *MODELS), model=self.model)
+        one_of(("auto", *FINE_KERNELS), fine_kernel=self.fine_kernel)
+        between(0.0, 1e12, "give a floor of 0 or more; 1e-3 is usual", rho0=self.rho0)
+        if self.components is not None:
+            at_least(1, "give at least one component", components=self.components)
+        at_least(1, "give at least one landmark", landmarks=self.landmarks)
+        at_least(2, "give at least two bins: one would say nothing", bins=self.bins)
+        at_least(1, "allow at least one step", most_steps=self.most_steps)
+        positive("give a positive step in units of the bandwidth", step=self.step)
+        positive("give a positive number of deviations", clip=self.clip)
+        if self.bandwidth is not None:
+            positive("give a positive multiple of the median distance", bandwidth=self.bandwidth)
+        if not 0.0 < self.pool <= 1.0:
+            raise InputError("0 < pool <= 1", f"pool = {self.pool}", "give the share of public records to draw from")
+        if self.source != "predicted":
+            raise InputError(
+                "the source class of the fine step as its own rule predicts it (equation 10)",
+                f"source = {self.source!r}",
+                "leave it out: with the true label as source the moved record gives the label away (an adversary who "
+                "simulates the step read 53 % of 30 identities that way, 11 % before)",
+            )
+        self._check_used()
+        self._check_epsilon()
+
+    def _check_used(self) -> None:
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        for name, releases in _OPTIONS.items():
+            if self.release not in releases and getattr(self, name) != defaults[name]:
+                raise InputError(
+                    f"{name} only with release {' or '.join(releases)}",
+                    f"release = {self.release!r}",
+                    "leave it out, or choose that release",
+                )
+
+    def _check_epsilon(self) -> None:
+        if self.release not in _OPTIONS["epsilon"]:
+            return
+        if self.epsilon is None:
+            raise InputError(
+                f"an epsilon for release {self.release!r}",
+                "none",
+                "give --epsilon, such as 0.5; resample needs none",
+            )
+        positive("give a positive epsilon; resample is respond at epsilon 0", epsilon=self.epsilon)
+        if self.epsilon > 20.0:
+            raise InputError("epsilon <= 20", f"epsilon = {self.epsilon:g}", "a larger one promises nothing")
+
+    @property
+    def needs_privacy_label(self) -> bool:
+        """Whether the owner must know the privacy class of every record."""
+        return self.release in ("respond", "repair") or self.equalise
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {key: list(v) if isinstance(v, tuple) else v for key, v in dataclasses.asdict(self).items()}
+
+    @staticmethod
+    def from_dict(content: Mapping[str, Any]) -> Recipe:
+        """Read back what `to_dict` wrote."""
+        known = {field.name for field in dataclasses.fields(Recipe)}
+        if set(content) - known:
+            raise InputError("a recipe of this version", f"unknown {sorted(set(content) - known)[0]!r}", "fit again")
+        fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in content.items()}
+        return Recipe(**fields)
+
+    def used(self) -> dict[str, Any]:
+        """The options that this release uses, for a card."""
+        return {k: v for k, v in self.to_dict().items() if k not in _OPTIONS or self.release in _OPTIONS[k]}
+
+
+def _names(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _weights(name: str, given: float | Sequence[float], targets: int) -> tuple[float, ...]:
+    weights = tuple(float(w) for w in (given if isinstance(given, Sequence) else (given,)))
+    if len(weights) not in (1, targets):
+        raise InputError(f"one {name}, or one for each privacy column", f"{len(weights)}", "give as many as columns")
+    for weight in weights:
+        between(0.0, 1e15, "give a weight of 0 or more", **{name: weight})
+    return weights
