@@ -19,6 +19,12 @@ from adumbra.jupa.scoring import MODELS, PublicModel, exported, fit_folds, fit_p
 SEED = b"scoring"
 
 
+@pytest.fixture
+def short(monkeypatch):
+    """A tenth of the trees, for tests that are not about how well they learn."""
+    monkeypatch.setattr(scoring, "_stages", lambda labels: 20)
+
+
 def table(classes: int, count: int = 400, columns: int = 7, seed: int = 0):
     """Overlapping clusters, of unequal size, that no straight line parts."""
     rng = np.random.default_rng(seed)
@@ -92,6 +98,7 @@ def test_trees_compare_in_float32():
     assert np.abs(decision(exported(estimator, 2), rows) - estimator.decision_function(rows)).max() < 1e-9
 
 
+@pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("kind", MODELS)
 def test_standardising_is_part_of_the_model(kind):
     """Columns of any size and place, one of them constant, give what standardised ones give."""
@@ -106,6 +113,7 @@ def test_standardising_is_part_of_the_model(kind):
     assert (other.scale > 0).all()
 
 
+@pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("kind", [*MODELS, "auto"])
 @pytest.mark.parametrize("classes", [2, 6])
 def test_the_same_seed_gives_the_same_model_and_files_keep_it(kind, classes):
@@ -123,6 +131,7 @@ def test_the_same_seed_gives_the_same_model_and_files_keep_it(kind, classes):
         assert (other.scores(fresh) == model.scores(fresh)).all()
 
 
+@pytest.mark.usefixtures("short")
 def test_another_seed_gives_another_forest():
     rows, labels = table(2, 200)
     one, other = (fit_public_model("boosting", rows, labels, 2, seed=seed) for seed in (b"1", b"2"))
@@ -142,6 +151,7 @@ def test_a_row_is_scored_alone(kind, classes):
     assert (model.scores(np.asfortranarray(rows)) == whole).all()
 
 
+@pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("kind", MODELS)
 def test_margins(kind):
     rows, labels = table(3)
@@ -152,6 +162,7 @@ def test_margins(kind):
     assert ((margin > 0) == (model.predict(rows) == labels)).all()
 
 
+@pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_class_never_seen_is_never_predicted(kind):
     rows, labels = table(3)
@@ -165,6 +176,7 @@ def test_a_class_never_seen_is_never_predicted(kind):
     assert (plain.scores(rows) == scores[:, ::2]).all()
 
 
+@pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("kind", [*MODELS, "auto"])
 def test_a_handful_of_rows_is_enough(kind):
     rows = np.array([[0.0, 1.0], [1.0, 1.0], [1.1, 1.0]])
@@ -175,6 +187,7 @@ def test_a_handful_of_rows_is_enough(kind):
     assert model.scores(np.empty((0, 2))).shape == (0, 2)
 
 
+@pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_sample_keeps_rare_classes(kind, monkeypatch):
     """Three rows among 900 stay in, however small the sample: no class is lost."""
@@ -230,6 +243,7 @@ def test_auto_leaves_out_what_is_slow():
     assert scoring._affordable("linear", np.empty((10**6, 561)), labels)
 
 
+@pytest.mark.usefixtures("short")
 def test_accuracy_is_what_fresh_rows_see():
     """The stated share is cross-validated, not the share of rows learnt by heart."""
     both, labels = table(3, 4600, columns=12)
@@ -249,6 +263,7 @@ def test_out_of_fold_scores_come_from_others():
     assert np.mean(fit_public_model("boosting", rows, labels, 2, seed=SEED).predict(rows) == labels) > 0.9
 
 
+@pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("kind", [*MODELS, "auto"])
 def test_a_fold_has_no_part_in_its_model(kind):
     rows, labels = table(2, 150)
@@ -350,6 +365,7 @@ def tampered(arrays, **changes):
     return arrays | {name: np.asarray(change(arrays[name])) for name, change in changes.items()}
 
 
+@pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("kind", MODELS)
 def test_arrays_that_do_not_fit_are_refused(kind):
     rows, labels = table(3, 60)

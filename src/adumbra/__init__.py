@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from adumbra.core.schema import Schema as Schema
     from adumbra.evaluate.report import Evaluation as Evaluation
     from adumbra.evaluate.report import evaluate_release as evaluate_release
+    from adumbra.jupa.apply import apply_jupa as apply_jupa
+    from adumbra.jupa.model import JupaModel as JupaModel
+    from adumbra.jupa.model import fit_jupa as fit_jupa
+    from adumbra.jupa.recipe import JupaRecipe as JupaRecipe
     from adumbra.mechanisms.analyze_gauss import AnalyzeGauss as AnalyzeGauss
     from adumbra.mechanisms.auto import Auto as Auto
     from adumbra.mechanisms.csm import CSM as CSM
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
     from adumbra.mechanisms.lip import LIP as LIP
     from adumbra.mechanisms.lop import LOP as LOP
     from adumbra.mechanisms.moments import Moments as Moments
+    from adumbra.mechanisms.noisy_rows import NoisyRows as NoisyRows
     from adumbra.mechanisms.power_method import PowerMethod as PowerMethod
     from adumbra.mechanisms.privelet import Privelet as Privelet
     from adumbra.mechanisms.sparse import Sparse as Sparse
@@ -80,6 +85,10 @@ _HOMES = {
     "Schema": "core.schema",
     "Evaluation": "evaluate.report",
     "evaluate_release": "evaluate.report",
+    "apply_jupa": "jupa.apply",
+    "JupaModel": "jupa.model",
+    "fit_jupa": "jupa.model",
+    "JupaRecipe": "jupa.recipe",
     "AnalyzeGauss": "mechanisms.analyze_gauss",
     "Auto": "mechanisms.auto",
     "CSM": "mechanisms.csm",
@@ -93,6 +102,7 @@ _HOMES = {
     "LIP": "mechanisms.lip",
     "LOP": "mechanisms.lop",
     "Moments": "mechanisms.moments",
+    "NoisyRows": "mechanisms.noisy_rows",
     "PowerMethod": "mechanisms.power_method",
     "Privelet": "mechanisms.privelet",
     "Sparse": "mechanisms.sparse",

@@ -164,13 +164,18 @@ def default_recipes(
     columns: int | None = None,
     quick: bool = False,
 ) -> list[Recipe]:
-    """Recipes worth comparing for a utility target of `classes` classes; `quick` gives about a third of them.
+    """Recipes worth comparing for a utility target of `classes` classes.
+
+    `quick` gives about half of them, with a linear model of the utility target where the best of several would be
+    sought. Repair is for two classes only.
 
     `columns` is how many numbers a record has, if known: no projection has more components.
     """
     at_least(2, "give the number of classes of the utility target", classes=classes)
     base = classes - 1 if columns is None else min(classes - 1, columns)
     more = [k for k in ((1, base, base + 2, 2 * base) if not quick else (base,)) if columns is None or k <= columns]
+
+    predicted: dict[str, Any] = {"model": "linear"} if quick else {}
 
     def made(**options: Any) -> Recipe:
         return Recipe(utility, privacy, **options)  # type: ignore[arg-type]  # one name is taken too
@@ -180,12 +185,14 @@ def default_recipes(
     out += [made(release="coarse", components=base, rho0=floor) for floor in floors]
     plain = ("pca", "dca") if quick else ("dca", "mdr", "pca", "random")
     out += [made(release="coarse", components=base, projection=kind) for kind in plain]
-    out += [made(release="fine"), made(release="resample"), made(release="resample", equalise=True)]
+    out += [made(release="fine")]
+    out += [made(release="resample", equalise=equalise, **predicted) for equalise in (False, True)]
     if not quick:
         out.append(made(release="resample", whole=True))
     if classes == 2:
-        out += [made(release="repair", bins=bins) for bins in ((2, 8) if quick else (2, 4, 8, 16))]
-    out += [made(release="respond", epsilon=epsilon) for epsilon in ((1.0,) if quick else (0.5, 1.0, 2.0))]
+        out += [made(release="repair", bins=bins, **predicted) for bins in ((2, 8) if quick else (2, 4, 8, 16))]
+    labels_only = (1.0,) if quick else (0.5, 1.0, 2.0)
+    out += [made(release="respond", epsilon=epsilon, **predicted) for epsilon in labels_only]
     out += [made(release="laplace", epsilon=epsilon) for epsilon in ((4.0,) if quick else (1.0, 4.0))]
     return list(dict.fromkeys(out))
 

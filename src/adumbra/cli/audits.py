@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from adumbra.audit.attacks import Attack
     from adumbra.audit.catalogue import Effort
     from adumbra.audit.findings import Report
+    from adumbra.audit.jupa import JupaAudit
 
 __all__ = ["audit"]
 
@@ -27,6 +28,7 @@ _EPSILON = 4.0
 _CONFIDENCE = 0.999
 _PUBLISHED_EPSILON, _PUBLISHED_DELTA = 1.0, 1e-5
 _PUBLISHED_RUNS = 1_000_000
+_JUPA_EPSILON = 1.0
 _ON_PURPOSE = " (A target that is broken on purpose.)"
 _ATTACK_WORDING = (
     "An attack that gets further than the promise allows refutes the promise; one that does not proves nothing."
@@ -37,7 +39,7 @@ def audit(
     ctx: typer.Context,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="MECHANISM|DIR", help="a mechanism (adumbra mechanisms), or a release folder"),
+        typer.Argument(metavar="MECHANISM|DIR|jupa", help="a mechanism (adumbra mechanisms), a release folder, jupa"),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="every mechanism, unit and relation")] = False,
     epsilon: Annotated[
@@ -58,6 +60,10 @@ def audit(
     truth: Annotated[str | None, typer.Option(help="with DIR: the table that the release was made from")] = None,
     holdout: Annotated[str | None, typer.Option(help="with DIR: people like those, who are not in the table")] = None,
     column: Annotated[str | None, typer.Option(help="with DIR: also guess this cell of people otherwise known")] = None,
+    model: Annotated[Path | None, typer.Option(help="with jupa: a model folder of adumbra jupa fit")] = None,
+    records: Annotated[
+        str | None, typer.Option(help="with jupa: labelled records that the model was not fitted on")
+    ] = None,
     unit: Annotated[Unit | None, typer.Option(help="only promises for this unit")] = None,
     relation: Annotated[Relation | None, typer.Option(help="only promises for this relation")] = None,
     deep: Annotated[bool, typer.Option("--deep", help="many more runs: for a night, not for a coffee")] = False,
@@ -73,13 +79,15 @@ def audit(
     """Try to refute a promise: lower bounds on epsilon from attacks. Exit code 1 if one exceeds the claim.
 
     An audit can refute, never prove. It runs on tables made up to be hard, not on yours; give a release folder with
-    --truth and --holdout to attack that release.
+    --truth and --holdout to attack that release. For jupa, adversaries guess the privacy label: of the model and the
+    records given, or else of every kind of release on a bundled table.
     """
     options = extra_options(ctx.args)
     form = _form(name, everything, published, attacks, truth, holdout)
     given = {
         "--epsilon": epsilon, "--delta": delta, "--unit": unit, "--relation": relation, "--runs": runs, "--out": out,
         "--deep": deep or None, "--confidence": confidence, "--truth": truth, "--holdout": holdout, "--column": column,
+        "--model": model, "--records": records,
     } | {f"--{key}": value for key, value in options.items()}  # fmt: skip
     _check_used(form, [key for key, value in given.items() if value is not None], options)
     if out is not None:
@@ -87,6 +95,9 @@ def audit(
     sure = _CONFIDENCE if confidence is None else confidence
     if form == "attacks":
         _named_attacks(deep, json)
+        return
+    if form == "jupa":
+        _jupa(model, records, _JUPA_EPSILON if epsilon is None else epsilon, deep, sure, json)
         return
     if form == "release" and name is not None:
         _attack_release(Path(name), truth, holdout, column, json)
@@ -114,6 +125,7 @@ _USES = {
     "published": {"--epsilon", "--delta", "--runs", "--out", "--deep", "--confidence"},
     "attacks": {"--deep"},
     "release": {"--truth", "--holdout", "--column"},
+    "jupa": {"--model", "--records", "--epsilon", "--deep", "--confidence"},
 }
 """Options of each form of the command, besides --json."""
 
@@ -128,6 +140,8 @@ def _form(
             "none of them" if name is None and not everything and not attacks else "more than one",
             "try adumbra audit --all, or adumbra audit dppro --epsilon 1",
         )
+    if name == "jupa" and not published:
+        return "jupa"
     if attacks or published:
         return "attacks" if attacks else "published"
     if name is not None and _is_folder(name, truth, holdout):
@@ -140,9 +154,15 @@ def _check_used(form: str, given: list[str], options: dict[str, Any]) -> None:
     allowed = _USES[form] | ({f"--{key}" for key in options} if form == "mechanism" else set())
     unused = [key for key in given if key not in allowed]
     if unused:
-        subject = {"all": "--all", "published": "--published", "attacks": "--attacks", "release": "a release folder"}
+        subject = {
+            "all": "--all",
+            "published": "--published",
+            "attacks": "--attacks",
+            "release": "a release folder",
+            "jupa": "jupa",
+        }
         raise InputError(
-            f"options that {subject.get(form, 'a mechanism')} uses ({', '.join(sorted(_USES[form]))})",
+            f"options that {subject.get(form, f'--{form}')} uses ({', '.join(sorted(_USES[form]))})",
             ", ".join(unused),
             "leave it out, or name a mechanism to choose within it" if form == "all" else "leave it out",
         )
@@ -269,6 +289,65 @@ def _print(report: Report) -> None:
     if above:
         emit(f"{len(above)} more cannot hold by formula (exact above the claim), by too little for so many runs.\n")
     emit(f"All lower bounds hold at once with confidence {report.confidence:g}. {WORDING}\n")
+
+
+def _jupa(model: Path | None, records: str | None, epsilon: float, deep: bool, confidence: float, json: bool) -> None:
+    import polars as pl
+
+    from adumbra.audit.adversaries import STATEMENT
+    from adumbra.audit.findings import REFUTED
+    from adumbra.audit.jupa import audit_bundled, audit_jupa
+    from adumbra.jupa.model import JupaModel
+    from adumbra.table.read import open_table
+
+    if (model is None) != (records is None):
+        raise InputError(
+            "--model and --records together, or neither",
+            "only one of them",
+            "give the model of adumbra jupa fit, and labelled records that it was not fitted on",
+        )
+    with Reporter("attacks") as reporter:
+        if model is None or records is None:
+            found = audit_bundled(epsilon, quick=not deep, confidence=confidence, progress=reporter)
+        else:
+            fitted = JupaModel.load(model)
+            table = open_table(records)
+            frame = pl.concat(table.batches(table.columns))
+            found = [audit_jupa(fitted, frame, confidence=confidence, quick=False, progress=reporter)]
+    if json:
+        emit_json({"wording": STATEMENT, "audits": [one.to_json() for one in found]})
+    else:
+        _print_jupa(found)
+        emit(f"{STATEMENT}\n")
+    if any(one.verdict == REFUTED for one in found):
+        note("REFUTED: an adversary got further than the promise allows")
+        raise typer.Exit(1)
+
+
+def _print_jupa(found: Sequence[JupaAudit]) -> None:
+    def percent(share: float | None) -> str:
+        return "-" if share is None or share != share else f"{100 * share:.1f}"
+
+    rows = []
+    for one in found:
+        seen = one.adversaries
+        label = "-" if one.claimed_epsilon is None else f"{one.claimed_epsilon:g} (at least {one.lower_bound:.3f})"
+        rows.append(
+            (
+                one.title,
+                percent(seen.utility),
+                percent(seen.papers),
+                *(percent(seen.adaptive[name]) for name in ("svm", "forest", "boosting")),
+                f"{percent(seen.worst)} ± {percent(seen.standard_error)}",
+                percent(seen.chance),
+                percent(one.claimed),
+                label,
+                percent(seen.not_reached),
+                one.verdict,
+            )
+        )
+    heads = ("release", "service", "paper's", "svm", "forest", "boosting", "worst", "chance", "claimed", "label eps")
+    print_table("audit of utility-aware releases, per cent right", (*heads, "unreached", "verdict"), rows)
 
 
 def _named_attacks(deep: bool, json: bool) -> None:

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 
 import typer
 
-from adumbra.cli import answers, audits, evaluations, jobs, ledgers
+from adumbra.cli import answers, audits, evaluations, jobs, ledgers, utility
 from adumbra.cli.output import emit, emit_json, note, print_error, print_table
 from adumbra.core.errors import AdumbraError, InputError, Refused
 
@@ -39,6 +39,7 @@ for _command in (jobs.plan, jobs.release, audits.audit):
     app.command(cls=jobs.MechanismCommand, context_settings=jobs.EXTRA_OPTIONS)(_command)
 app.add_typer(answers.app, name="answer")
 app.add_typer(ledgers.app, name="ledger")
+app.add_typer(utility.app, name="jupa")
 app.command()(evaluations.evaluate)
 app.command()(jobs.basis)
 app.command()(jobs.dictionary)

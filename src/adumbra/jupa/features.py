@@ -199,6 +199,19 @@ class Features:
             start = end
         return out
 
+    def typed(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The columns that are read, numbers as numbers and the rest as text."""
+        columns = []
+        for code in self.codes:
+            cells = frame.get_column(code.name)
+            if code.kind == "number":
+                found = pl.Series(code.name, _as_numbers(cells)).fill_nan(None)
+                whole = bool((found.drop_nulls() == found.drop_nulls().round()).all()) and abs(code.high) < 2**53
+                columns.append(found.cast(pl.Int64) if whole and abs(code.low) < 2**53 else found)
+            else:
+                columns.append(as_text(cells).alias(code.name))
+        return pl.DataFrame(columns)
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         codes = [

@@ -242,7 +242,7 @@ def fit_jupa(
     )
     say(f"learning {recipe.release}", 0, 0)
     step = fit_step(recipe, data)
-    records = frame[columns][step.origin] if isinstance(step, Resample) and step.whole else None
+    records = features.typed(frame)[step.origin] if isinstance(step, Resample) and step.whole else None
     return JupaModel(recipe, features, utility, privacy, step, seed, frame.height, records)
 
 

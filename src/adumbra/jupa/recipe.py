@@ -14,7 +14,7 @@ from adumbra.jupa.scoring import MODELS
 from adumbra.linalg.discriminant import FEATURE_KERNELS, KINDS
 from adumbra.linalg.mmd import KERNELS as FINE_KERNELS
 
-__all__ = ["RELEASES", "Recipe"]
+__all__ = ["RELEASES", "JupaRecipe", "Recipe"]
 
 RELEASES = ("coarse", "fine", "resample", "respond", "repair", "laplace")
 
@@ -192,3 +192,6 @@ def _weights(name: str, given: float | Sequence[float], targets: int) -> tuple[f
     for weight in weights:
         between(0.0, 1e15, "give a weight of 0 or more", **{name: weight})
     return weights
+
+
+JupaRecipe = Recipe
