@@ -45,25 +45,32 @@ def digits() -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     return public, owner, adversary
 
 
+def promised(model: ad.JupaModel) -> str:
+    """What the card says, in a few words."""
+    words = model.words
+    if words.label_epsilon is not None:
+        return f"epsilon {words.label_epsilon:g} for the label, beside what parity tells ({words.told:.1%})"
+    if words.accuracy_bound is not None:
+        return f"at most {words.accuracy_bound:.1%}"
+    return "nothing" if words.told is None else f"what parity tells, and no more ({words.told:.1%})"
+
+
 def main() -> None:
     out = Path(sys.argv[1] if len(sys.argv) > 1 else "demo-out")
     out.mkdir(parents=True, exist_ok=True)
     public, owner, adversary = digits()
     print(f"{public.height} public records, {owner.height} of the owner, {adversary.height} of the adversary")
-    print(f"\n{'per cent right':24}{'service':>9}{'paper':>8}{'adaptive':>10}{'by':>10}{'promised':>10}{'lost':>6}")
+    print(f"\n{'share of right answers':24}{'service':>9}{'paper':>9}{'adaptive':>10}  by        promised")
     trained: dict[bytes, object] = {}  # machines on untouched records, shared between the releases
     for name, options in OPTIONS.items():
         recipe = ad.JupaRecipe(utility="parity", privacy="high", **options)
         model = ad.fit_jupa(public, recipe, seed=ad.PublicSeed.given("digits"))
         seen = attack_jupa(model, adversary, owner, quick=True, trained=trained)
-        bound = model.words.accuracy_bound
-        print(
-            f"{name:24}{seen.utility:9.1%}{seen.papers:8.1%}{seen.worst:10.1%}{seen.strongest:>10}"
-            f"{'nothing' if bound is None else format(bound, '.1%'):>10}{seen.not_reached:6.0%}"
-        )
+        shares = f"{seen.utility:9.1%}{seen.papers:9.1%}{seen.worst:10.1%}"
+        print(f"{name:24}{shares}  {seen.strongest:10}{promised(model)}")
         if name == RELEASED:
             model.save(out / "jupa-model")
-    print(f"{'guessing':24}{'':9}{seen.chance:8.1%}{seen.chance:10.1%}")
+    print(f"{'guessing':24}{'':9}{seen.chance:9.1%}{seen.chance:10.1%}")
     print(f"(one split, {owner.height} records: read no difference below {2 * seen.standard_error:.0%})\n")
 
     release = ad.apply_jupa(out / "jupa-model", owner, out / "jupa-release", name="digits")

@@ -69,7 +69,7 @@ def records(seed: int, size: int, classes: int = 2) -> pl.DataFrame:
     return pl.DataFrame({"a": a, "b": b, "u": u, "s": s})
 
 
-OWN, TEST = records(1, 400), records(2, 300)
+OWN, TEST = records(1, 200), records(2, 160)
 
 
 def test_a_planted_secret_is_found_by_every_adversary():
@@ -101,23 +101,23 @@ def test_only_the_adaptive_adversary_sees_through_a_flip():
 def test_untouched_records_serve_both():
     report = attack_jupa(Stand(as_is), OWN, TEST)
     assert min(report.utility, report.retrained, report.papers, report.worst) > 0.93
-    assert report.standard_error == pytest.approx(math.sqrt(report.worst * (1 - report.worst) / 300))
-    assert report.records == 300 and report.not_reached == 0.0
+    assert report.standard_error == pytest.approx(math.sqrt(report.worst * (1 - report.worst) / 160))
+    assert report.records == 160 and report.not_reached == 0.0
     assert report.release == "made up"
 
 
 def test_the_adaptive_adversary_beats_the_papers_on_a_fine_step():
-    """Digits in full width: the step fools who trained on untouched records and hides little (seen: 68 against 84)."""
+    """Digits: the step fools who trained on untouched records and hides little (three seeds: 61 to 73, 87 to 89)."""
     digits = load_digits()
     frame = pl.DataFrame({f"p{i}": digits.data[:, i] for i in range(64)}).with_columns(
         u=pl.Series(digits.target % 2), s=pl.Series((digits.target >= 5).astype(int))
     )
-    train, own, test = frame[:700], frame[700:1300], frame[1300:]
-    recipe = Recipe("u", "s", projection="pca", components=5, release="fine", keep_unreached=True)
+    train, own, test = frame[:500], frame[500:1000], frame[1000:1500]
+    recipe = Recipe("u", "s", projection="pca", components=30, release="fine", most_steps=60, keep_unreached=True)
     model = fit_jupa(train, recipe, seed=PublicSeed.given("adversaries"))
-    report = attack_jupa(model, own, test, quick=True)
-    assert report.worst > report.papers + 0.05
-    assert report.worst > report.chance + 0.15
+    report = attack_jupa(model, own, test, repeats=1, quick=True)
+    assert report.worst > report.papers + 0.08
+    assert report.worst > report.chance + 0.3
     assert not report.holds()
 
 
@@ -126,7 +126,7 @@ def test_accuracy_is_over_released_records_and_chance_over_all():
     report = attack_jupa(Stand(noise, keep=lambda frame: frame["s"].to_numpy() == 1), OWN, TEST)
     assert report.chance == 0.5
     assert report.worst == 1.0 and not report.holds()
-    assert report.records == 150
+    assert report.records == 80
     assert report.not_reached == 0.5
 
 
@@ -152,18 +152,18 @@ def test_the_report_says_what_it_cannot_say():
 
 
 def test_the_same_attack_gives_the_same_numbers():
-    first, second = (attack_jupa(Stand(noise), OWN, TEST).to_dict() for _ in range(2))
+    first, second = (attack_jupa(Stand(noise), OWN, TEST, quick=True).to_dict() for _ in range(2))
     assert first == second
-    other = attack_jupa(Stand(noise), OWN, TEST, coins=SeededCoins(5)).to_dict()
+    other = attack_jupa(Stand(noise), OWN, TEST, coins=SeededCoins(5), quick=True).to_dict()
     assert other != first
 
 
 def test_releases_are_simulated_as_often_as_asked_unless_all_are_the_same():
     chancy, fixed = Stand(noise), Stand(as_is)
     attack_jupa(chancy, OWN, TEST, repeats=4, quick=True)
-    assert chancy.calls == [400] * 4 + [300]
+    assert chancy.calls == [200] * 4 + [160]
     attack_jupa(fixed, OWN, TEST, repeats=4, quick=True)
-    assert fixed.calls == [400] * 2 + [300]
+    assert fixed.calls == [200] * 2 + [160]
 
 
 def test_each_simulation_tosses_its_own_coins(monkeypatch):
@@ -176,8 +176,8 @@ def test_each_simulation_tosses_its_own_coins(monkeypatch):
 
     monkeypatch.setattr(adversaries, "train_and_score", watched)
     attack_jupa(Stand(with_secret), OWN, TEST, repeats=3, quick=True)
-    assert len(np.unique(seen["rows"][:, 1])) == 1200
-    assert np.array_equal(seen["groups"], np.tile(np.arange(400), 3))
+    assert len(np.unique(seen["rows"][:, 1])) == 600
+    assert np.array_equal(seen["groups"], np.tile(np.arange(200), 3))
     assert np.array_equal(seen["labels"], np.tile(OWN["u"].to_numpy(), 3))
 
 
@@ -187,7 +187,7 @@ def test_models_on_untouched_rows_are_trained_once():
     together = [attack_jupa(Stand(how), OWN, TEST, quick=True, trained=shared) for how in (as_is, flipped)]
     assert alone == together
     assert len(shared) == 2
-    attack_jupa(Stand(as_is), OWN[:300], TEST, quick=True, trained=shared)
+    attack_jupa(Stand(as_is), OWN[:150], TEST, quick=True, trained=shared)
     assert len(shared) == 4
 
 

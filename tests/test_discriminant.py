@@ -354,6 +354,14 @@ def test_a_singular_pencil_says_its_rank_and_what_to_give(kind, rho0):
     assert np.allclose(np.abs((found.apply(rows) * without_copies.apply(rows[:, :3])).mean(axis=0)), 1.0, atol=1e-3)
 
 
+def test_rounding_does_not_hide_a_singular_pencil():
+    for seed in range(30):  # in some of them a Cholesky factor exists, of rounding errors
+        rows, u, s = made_up(seed, count=60, width=4)
+        rows = np.column_stack([rows, rows @ np.random.default_rng(seed).standard_normal(4)])
+        with pytest.raises(InputError, match="rank 4 of 5"):
+            fit("dca", rows, u, s, 1, rho0=0.0)
+
+
 def test_mdr_needs_a_floor_unless_the_privacy_classes_fill_the_space():
     rows, u, s = made_up()
     with pytest.raises(InputError, match="rank 2 of 7"):
@@ -439,7 +447,8 @@ def test_rho1_prime_defines_further_components_up_to_the_rank_of_the_rows():
 @pytest.mark.parametrize("kind", ["jupa", "dca", "ruca", "mdr", "pca"])
 def test_a_column_that_does_not_vary_is_left_out(kind):
     rows, u, s = made_up(count=300)
-    with_constant = np.column_stack([rows, np.full(len(rows), 0.1)])
+    jitter = np.random.default_rng(0).integers(-2, 3, len(rows)) * np.spacing(0.1)  # the last digit of the constant
+    with_constant = np.column_stack([rows, 0.1 + jitter])
     one, other = fit(kind, rows, u, s, 3), fit(kind, with_constant, u, s, 3, rho0=1e-3 * 8 / 7)
     assert np.abs(other.matrix[7]).max() < 1e-9
     assert np.allclose(one.matrix, other.matrix[:7], atol=1e-9)
@@ -538,6 +547,14 @@ def test_none_standardises_every_column():
     kept = np.arange(7) != 2
     assert np.allclose(z[:, kept], ((rows - rows.mean(axis=0)) / rows.std(axis=0))[:, kept])
     assert np.abs(z[:, 2]).max() < 1e-12
+
+
+def test_a_constant_in_many_rows_stays_a_constant():
+    rows = np.tile([0.1, 0.0], (1_000_000, 1))
+    rows[::2, 1] = 1.0
+    z = fit_projection("none", rows, [], [], 2, seed=b"").apply(rows)
+    assert np.abs(z[:, 0]).max() < 1e-12
+    assert np.allclose(np.abs(z[:, 1]), 1.0)
 
 
 def through_a_file(arrays):

@@ -154,13 +154,7 @@ def _check_used(form: str, given: list[str], options: dict[str, Any]) -> None:
     allowed = _USES[form] | ({f"--{key}" for key in options} if form == "mechanism" else set())
     unused = [key for key in given if key not in allowed]
     if unused:
-        subject = {
-            "all": "--all",
-            "published": "--published",
-            "attacks": "--attacks",
-            "release": "a release folder",
-            "jupa": "jupa",
-        }
+        subject = {"release": "a release folder", "mechanism": "a mechanism", "jupa": "jupa"}
         raise InputError(
             f"options that {subject.get(form, f'--{form}')} uses ({', '.join(sorted(_USES[form]))})",
             ", ".join(unused),

@@ -1,0 +1,331 @@
+"""Utility-aware releases as a pipeline step: serve one label, hide another. No differential privacy but for laplace.
+
+`fit` learns from PUBLIC records; `transform` releases records. The service's own model comes after it in the pipeline.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from adumbra import pipeline
+from adumbra.audit.adversaries import AdversaryReport, attack_jupa
+from adumbra.core.errors import InputError
+from adumbra.core.randomness import Coins, CoinsLike, PublicSeed
+from adumbra.jupa import local
+from adumbra.jupa.model import Released
+from adumbra.jupa.promises import words_of
+from adumbra.jupa.ranks import Public
+from adumbra.jupa.recipe import Recipe
+from adumbra.jupa.releases import Outcome, Resample, fit_step
+from adumbra.privacy.ledger import Ledger
+
+__all__ = ["JUPA"]
+
+Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class _BadLabels(InputError, ValueError):
+    """Bad labels; a ValueError too, since that is what callers of an estimator catch."""
+
+
+class JUPA(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn ships no types
+    TransformerMixin,  # type: ignore[misc]  # the same
+    BaseEstimator,  # type: ignore[misc]  # the same
+):
+    """Records that serve the label `y` and hide the label `privacy`.
+
+    No differential privacy, except with `release="laplace"`; `promise_` says what holds, `audit` tries to refute it.
+
+    * `n_components`: K; None takes the classes of `y` less one. `projection`: jupa, dca, mdr, ruca, pca, random, none.
+      `rho0` relative to trace/d, `rho1`, `rho1_prime`: one number, or one for each privacy label. `kernel`: linear,
+      rbf, laplacian, polynomial on `landmarks` public records.
+    * `release`: coarse, fine, resample, respond, repair, laplace; its options as in `adumbra.JupaRecipe`.
+    * `seed`: text or a whole number from which public choices are drawn; None draws one at every `fit`. What protects a
+      record has no seed: two transforms of the same records differ.
+    * `ledger`, `table_name`: where a laplace release is charged.
+
+    `fit(X, y, privacy=...)` takes PUBLIC records with both labels; `privacy` has one column for each privacy label.
+    Without it only projections that need none are made (`release="coarse"`), with the privacy terms left out.
+    `transform(X, privacy=...)` takes the owner's records; respond, repair and equalise need their privacy label.
+    A record that the fine step could not move to its class is not released: its row is NaN (`keep_unreached=True`
+    releases it all the same). Features are standardised by the public records.
+
+    After `fit`: `n_features_in_`, `feature_names_in_`, `promise_`, `accuracy_bound_` (None where nothing is promised),
+    `components_` (features x K, of standardised or kernel features; not for repair), `classes_`, `privacy_classes_`,
+    `seed_`. After `transform`: `not_reached_`.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X, y, s = rng.normal(size=(60, 3)), np.arange(60) % 2, np.arange(60) // 30
+    >>> JUPA(n_components=1).fit(X, y, privacy=s).transform(X).shape
+    (60, 1)
+    """
+
+    _last: deque[int]
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        projection: str = "jupa",
+        rho0: float = 1e-3,
+        rho1: float | Sequence[float] = 1.0,
+        rho1_prime: float | Sequence[float] = 1.0,
+        kernel: str = "linear",
+        landmarks: int = 400,
+        release: str = "coarse",
+        epsilon: float | None = None,
+        equalise: bool = False,
+        pool: float = 1 / 3,
+        whole: bool = False,
+        model: str = "auto",
+        bins: int = 2,
+        fine_kernel: str = "auto",
+        bandwidth: float | None = None,
+        step: float = 1.0,
+        most_steps: int = 200,
+        keep_unreached: bool = False,
+        clip: float = 2.0,
+        seed: str | int | None = None,
+        ledger: Ledger | None = None,
+        table_name: str = "records",
+    ) -> None:
+        self.n_components = n_components
+        self.projection = projection
+        self.rho0 = rho0
+        self.rho1 = rho1
+        self.rho1_prime = rho1_prime
+        self.kernel = kernel
+        self.landmarks = landmarks
+        self.release = release
+        self.epsilon = epsilon
+        self.equalise = equalise
+        self.pool = pool
+        self.whole = whole
+        self.model = model
+        self.bins = bins
+        self.fine_kernel = fine_kernel
+        self.bandwidth = bandwidth
+        self.step = step
+        self.most_steps = most_steps
+        self.keep_unreached = keep_unreached
+        self.clip = clip
+        self.seed = seed
+        self.ledger = ledger
+        self.table_name = table_name
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.non_deterministic = self.release != "coarse"
+        return tags
+
+    def _recipe(self, targets: int) -> Recipe:
+        names = ("privacy",) if targets < 2 else tuple(f"privacy{i + 1}" for i in range(targets))
+        return Recipe(
+            ("utility",),
+            names,
+            projection=self.projection,
+            components=self.n_components,
+            rho0=self.rho0,
+            rho1=_tuple(self.rho1),
+            rho1_prime=_tuple(self.rho1_prime),
+            kernel=self.kernel,
+            landmarks=self.landmarks,
+            release=self.release,
+            epsilon=self.epsilon,
+            equalise=self.equalise,
+            pool=self.pool,
+            whole=self.whole,
+            model=self.model,
+            bins=self.bins,
+            fine_kernel=self.fine_kernel,
+            bandwidth=self.bandwidth,
+            step=self.step,
+            most_steps=self.most_steps,
+            keep_unreached=self.keep_unreached,
+            clip=self.clip,
+        )
+
+    def fit(self, X: Any, y: Any, privacy: ArrayLike | None = None) -> JUPA:
+        """Learn from PUBLIC records and both their labels. Never give it the private ones."""
+        rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        check_classification_targets(labels)
+        hidden = _columns(privacy, len(rows))
+        recipe = self._recipe(hidden.shape[1])
+        if not hidden.shape[1] and recipe.release not in ("coarse", "laplace"):
+            raise _BadLabels(
+                f"the privacy label of the public records for release {recipe.release}",
+                "none",
+                "call fit(X, y, privacy=labels)",
+            )
+        self.classes_, utility = np.unique(labels, return_inverse=True)
+        parts = [np.unique(column, return_inverse=True)[1].astype(np.int64) for column in hidden.T]
+        if hidden.shape[1]:
+            self.privacy_classes_, joint = np.unique(hidden, axis=0, return_inverse=True)
+        else:
+            self.privacy_classes_, joint = np.empty((0, 0)), np.zeros(len(rows), dtype=np.int64)
+        seed = PublicSeed.fresh() if self.seed is None else PublicSeed.given(str(self.seed))
+        self._mean = rows.mean(axis=0)
+        deviation = rows.std(axis=0)
+        self._deviation = np.where(deviation > 1e-12, deviation, 1.0)
+        public = Public(
+            (rows - self._mean) / self._deviation,
+            utility.astype(np.int64),
+            np.asarray(joint).reshape(-1).astype(np.int64),
+            [utility.astype(np.int64)],
+            parts,
+            len(self.classes_),
+            max(len(self.privacy_classes_), 1),
+            seed.value,
+        )
+        self._fitted_recipe, self._step = recipe, fit_step(recipe, public)
+        self._last = deque(maxlen=1)
+        self.seed_ = seed.hex
+        told = self._step.told if isinstance(self._step, Resample) else None
+        words = words_of(recipe, len(self.classes_), public.privacies, self._step.bound(), told)
+        self.promise_, self.accuracy_bound_ = words.promise, words.accuracy_bound
+        subspace = getattr(self._step, "subspace", None)
+        if subspace is not None:
+            self.components_ = subspace.projection.matrix
+        return self
+
+    def transform(self, X: Any, privacy: ArrayLike | None = None) -> Reals:
+        """Release records, one row for each, in order; a row of NaN is a record that was not released."""
+        check_is_fitted(self)
+        rows = self._standard(X)
+        if self._fitted_recipe.release == "laplace":
+            recipe = self._fitted_recipe
+            job = local.job_of(
+                self._step.unperturbed(rows), self._step.columns, recipe.clip, recipe.epsilon or 0.0, self.table_name
+            )
+            folder, _ = pipeline.release(job, None, ledger=self.ledger)
+            self._last.append(0)
+            return np.ascontiguousarray(folder.table().to_numpy(), dtype=np.float64)
+        out = self._released(rows, privacy, Coins())
+        full = np.full((len(rows), out.rows.shape[1]), np.nan)
+        full[out.kept] = out.rows
+        self._last.append(out.not_reached)
+        return full
+
+    def fit_transform(self, X: Any, y: Any = None, privacy: ArrayLike | None = None) -> Reals:
+        """Learn from PUBLIC records and release the same ones; private records are for `transform` alone."""
+        return self.fit(X, y, privacy=privacy).transform(X, privacy=privacy)
+
+    def unperturbed(self, X: Any) -> Reals:
+        """What the same records look like without protection: what a service trains on."""
+        check_is_fitted(self)
+        return self._step.unperturbed(self._standard(X))
+
+    def audit(self, X: Any, y: ArrayLike, privacy: ArrayLike, *, quick: bool = False) -> AdversaryReport:
+        """Adversaries against this release, on labelled records that it was not fitted on.
+
+        A third of the records, every third, is attacked; the adversary learns from the others.
+        """
+        check_is_fitted(self)
+        rows = np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
+        frame = pl.DataFrame({f"x{i}": column for i, column in enumerate(rows.T)}).with_columns(
+            pl.Series("utility", np.searchsorted(self.classes_, column_or_1d(y))),
+            pl.Series("privacy", self._hidden(privacy, len(rows))),
+        )
+        third = np.arange(len(rows)) % 3 == 0
+        return attack_jupa(_Simulated(self), frame.filter(~third), frame.filter(third), quick=quick)
+
+    @property
+    def not_reached_(self) -> int:
+        """Records of the last `transform` that the fine step could not move to their class."""
+        last: deque[int] = getattr(self, "_last", deque())
+        if not last:
+            raise AttributeError("not_reached_ belongs to a transform; nothing has been transformed since fit")
+        return last[0]
+
+    def _standard(self, X: Any) -> Reals:
+        rows = np.asarray(validate_data(self, X, reset=False, dtype=np.float64), dtype=np.float64)
+        return np.asarray((rows - self._mean) / self._deviation)
+
+    def _released(self, rows: Reals, privacy: ArrayLike | None, coins: CoinsLike) -> Outcome:
+        hidden = self._hidden(privacy, len(rows)) if self._fitted_recipe.needs_privacy_label else None
+        return self._step.apply(rows, hidden, coins, None)
+
+    def _hidden(self, privacy: ArrayLike | None, count: int) -> Integers:
+        if privacy is None:
+            raise _BadLabels(
+                "the privacy label of every record, which this release looks at",
+                "none",
+                "call transform(X, privacy=labels), or choose release='resample'",
+            )
+        given = _columns(privacy, count)
+        places = {tuple(row): i for i, row in enumerate(self.privacy_classes_.tolist())}
+        found = np.array([places.get(tuple(row), -1) for row in given.tolist()], dtype=np.int64)
+        if (found < 0).any():
+            raise _BadLabels(
+                "privacy labels of the public records only",
+                f"{int((found < 0).sum())} others",
+                "leave those records out",
+            )
+        return found
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self._step.columns)
+
+
+class _Simulated:
+    """A fitted estimator as adversaries see it: records as frames with both labels."""
+
+    def __init__(self, estimator: JUPA) -> None:
+        self._estimator = estimator
+
+    @property
+    def recipe(self) -> Recipe:
+        """Its options."""
+        return self._estimator._fitted_recipe
+
+    def labels_of(self, frame: pl.DataFrame, which: str, /) -> Integers:
+        """The class of every record."""
+        return frame[which].to_numpy()
+
+    def _rows(self, frame: pl.DataFrame) -> Reals:
+        return self._estimator._standard(frame.drop("utility", "privacy").to_numpy())
+
+    def unperturbed(self, frame: pl.DataFrame, /) -> Reals:
+        """Without protection."""
+        return self._estimator._step.unperturbed(self._rows(frame))
+
+    def release_rows(self, frame: pl.DataFrame, coins: CoinsLike, /) -> Released:
+        """One release."""
+        estimator, recipe = self._estimator, self.recipe
+        columns = estimator._step.columns
+        if recipe.release == "laplace":
+            plain = self.unperturbed(frame)
+            noisy = local.simulated(local.job_of(plain, columns, recipe.clip, recipe.epsilon or 0.0, "records"))
+            return Released(noisy, np.arange(len(noisy)), 0, columns, frame)
+        privacy = frame["privacy"].to_numpy() if recipe.needs_privacy_label else None
+        out = estimator._step.apply(self._rows(frame), privacy, coins, None)
+        return Released(out.rows, out.kept, out.not_reached, columns, frame)
+
+
+def _tuple(given: float | Sequence[float]) -> tuple[float, ...]:
+    return tuple(given) if isinstance(given, Sequence) else (float(given),)
+
+
+def _columns(privacy: ArrayLike | None, count: int) -> NDArray[Any]:
+    """Privacy labels as columns; none where there are none."""
+    if privacy is None:
+        return np.empty((count, 0))
+    found = np.asarray(privacy)
+    found = found[:, None] if found.ndim == 1 else found
+    if found.ndim != 2 or len(found) != count:
+        raise _BadLabels(
+            f"a privacy label for each of {count} records", f"shape {np.shape(privacy)}", "give one a record"
+        )
+    return found
