@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import adumbra
@@ -11,6 +12,7 @@ SOURCE = Path(adumbra.__file__).parent
 MODULES = {path.relative_to(SOURCE).as_posix(): path.read_text() for path in SOURCE.rglob("*.py")}
 
 
+@cache  # a file is parsed once for all tests
 def names_in(text: str) -> set[str]:
     tree = ast.parse(text)
     found = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
@@ -89,6 +91,16 @@ def test_mechanisms_receive_the_promise_only_to_plan():
             for node in ast.walk(ast.parse(text)):
                 if isinstance(node, ast.FunctionDef) and "promise" in {a.arg for a in node.args.args}:
                     assert node.name == "outlook"
+
+
+def test_utility_aware_releases_leave_by_one_function():
+    """Not differentially private, so all the more: one place writes them, with coins of the operating system."""
+    assert users_of("seal") == {"publish.py", "jupa/apply.py"}
+    assert users_of("apply_jupa") == {"jupa/apply.py", "cli/utility.py"}
+    seeded = {module for module in MODULES if "SeededCoins" in names_in(MODULES[module])}
+    assert all(module.startswith("audit/") for module in seeded)
+    drawing = [m for m in MODULES if m.startswith("jupa/") and m != "jupa/scoring.py"]
+    assert not any({"default_rng", "Generator", "urandom"} & names_in(MODULES[m]) for m in drawing)
 
 
 def test_analysts_never_open_a_private_table():

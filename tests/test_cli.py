@@ -39,6 +39,10 @@ COMMANDS = [
     ("ledger", "show"),
     ("ledger", "check"),
     ("ledger", "cap"),
+    ("jupa",),
+    ("jupa", "fit"),
+    ("jupa", "apply"),
+    ("jupa", "tradeoff"),
     *(("answer", "DIR", name) for name in (
         "distance", "neighbours", "count", "mean", "linear", "moment", "range", "workload", "reconstruct", "axes",
         "project", "marginal",
@@ -63,7 +67,7 @@ def test_every_command_explains_itself(cli: Cli, words: tuple[str, ...]) -> None
 
 
 def test_no_command_is_missing_from_the_help_test(cli: Cli) -> None:
-    for group in ((), ("answer",), ("ledger",)):
+    for group in ((), ("answer",), ("ledger",), ("jupa",)):
         listed = re.findall(r"^  ([a-z]+)  ", cli(*group, "--help").out.split("Commands:")[1], re.MULTILINE)
         tested = {words[-1] for words in COMMANDS if words and words[:-1] in (group, (*group, "DIR"))}
         assert set(listed) == tested
@@ -74,7 +78,7 @@ def test_help_lists_every_mechanism_with_its_options_and_the_default(cli: Cli, c
     out = cli(command, "--help").out
     for mechanism in json.loads(cli("mechanisms", "--json").out):
         (line,) = re.findall(rf"^  {mechanism['name']}: (.*)$", out, re.MULTILINE)
-        assert line.split(", ") == [f"--{name.replace('_', '-')}" for name in mechanism["options"]]
+        assert line.split(", ") == ([f"--{name.replace('_', '-')}" for name in mechanism["options"]] or ["none"])
     assert re.search(r"--mechanism.*?default:\s+\(auto\)", out, re.DOTALL)
 
 
@@ -499,7 +503,7 @@ def test_mechanisms(cli: Cli) -> None:
     found = json.loads(cli("mechanisms", "--json").out)
     assert [m["name"] for m in found] == [
         "analyze_gauss", "auto", "csm", "dppro", "dprp", "fourier", "hierarchical", "histogram", "hybrid", "laplace",
-        "lip", "lop", "moments", "power_method", "privelet", "sparse", "tables",
+        "lip", "lop", "moments", "noisy_rows", "power_method", "privelet", "sparse", "tables",
     ]  # fmt: skip
     for mechanism in found:
         assert {"name", "units", "relations", "guarantee", "releases", "references"} <= set(mechanism)

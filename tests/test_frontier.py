@@ -87,7 +87,7 @@ def test_rows_that_hold_come_first_by_utility(study):
 
 
 def test_rows_are_means_and_deviations_over_splits(study):
-    study.found = lambda rho0, split: report((0.50, 0.56, 0.53)[split], (0.7, 0.8, 0.9)[split], 0.5, 0.1 * split)
+    study.found = lambda rho0, split: report((0.56, 0.50, 0.53)[split], (0.7, 0.8, 0.9)[split], 0.5, 0.1 * split)
     (row,) = frontier(table(), coarse(1.0), splits=3).rows
     assert row["worst"] == pytest.approx(0.53) and row["worst_sd"] == pytest.approx(0.03)
     assert row["utility"] == pytest.approx(0.8) and row["utility_sd"] == pytest.approx(0.1)
@@ -117,7 +117,7 @@ def test_parts_are_disjoint_stratified_and_fresh(study):
     cuts = []
     for (_, train, seed), (adversary, test, toss, trained) in zip(study.fitted, study.attacked, strict=True):
         numbers = [part["number"].to_list() for part in (train, test, adversary)]
-        assert sorted(sum(numbers, [])) == list(range(600))
+        assert sorted([*numbers[0], *numbers[1], *numbers[2]]) == list(range(600))
         assert [len(part) for part in numbers] == [240, 120, 240]
         for part, size in ((train, 60), (test, 30), (adversary, 60)):
             assert part.group_by("u", "s").len()["len"].to_list() == [size] * 4
@@ -191,11 +191,11 @@ def test_real_recipes_from_fit_to_picture():
         Recipe("u", "s", release="coarse", projection="none", drop="number"),
         Recipe("u", "s", release="resample", equalise=True, model="linear", drop="number"),
     ]
-    found = frontier(table(1600), recipes, splits=2, quick=True)
+    found = frontier(table(1000), recipes, splits=1, quick=True)
     coarse_row, resampled = found.rows
     assert coarse_row["worst"] > 0.75 and not coarse_row["holds"]
     assert coarse_row["papers"] > 0.75
-    assert resampled["worst"] < 0.57 < 0.65 < resampled["utility"]
+    assert resampled["worst"] < 0.58 < 0.65 < resampled["utility"]
     assert found.table()[-1]["label"] == "none"
     assert len(marks(found.svg())) == 2
 
@@ -331,8 +331,10 @@ def test_bars_are_one_deviation():
     (a, b), bars = map(place, marks(svg)), of_class(svg, "bar")
     left, right = map(float, re.findall(r"M([\d.]+) [\d.]+H([\d.]+)", bars[0].get("d", ""))[0])
     assert right - left == pytest.approx(0.4 * (b[0] - a[0]), abs=0.3)
+    assert (left + right) / 2 == pytest.approx(a[0], abs=0.2)
     low, high = map(float, re.findall(r"M[\d.]+ ([\d.]+)V([\d.]+)", bars[0].get("d", ""))[0])
     assert low - high == pytest.approx(0.4 * (b[1] - a[1]), abs=0.3)
+    assert (low + high) / 2 == pytest.approx(a[1], abs=0.2)
 
 
 def test_the_best_that_holds_is_ringed_and_named():
@@ -360,6 +362,28 @@ def test_names_do_not_cover_each_other_or_marks():
             assert not (a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3])
     for mark in (place(m) for m in marks(svg) if m.get("cx")):
         assert not any(a[0] < mark[0] < a[2] and a[1] < mark[1] < a[3] for a in boxes)
+
+
+def test_a_name_stands_by_its_own_mark_or_has_a_line_to_it():
+    """Three marks in a row: the middle one's name may not stand under a neighbour as if it were that one's."""
+    rows = [
+        row("left", "coarse", 0.50, 0.9),
+        row("middle and long", "coarse", 0.512, 0.9),
+        row("right", "coarse", 0.53, 0.9),
+    ]
+    svg = draw([*rows, row("far", "coarse", 0.7, 0.6)])
+    spots = dict(zip(("left", "middle and long", "right"), map(place, marks(svg)), strict=False))
+    lines = [one.get("d", "") for one in of_class(svg, "leader")]
+    for one in of_class(svg, "name"):
+        own = (one.text or "").removeprefix("best: ")
+        x, y, wide = float(one.get("x", "0")), float(one.get("y", "0")), 6.0 * len(one.text or "")
+        away = {
+            name: math.hypot(max(x - at[0], 0, at[0] - x - wide), max(y - 9 - at[1], 0, at[1] - y - 2))
+            for name, at in spots.items()
+        }
+        led = any(line.startswith(f"M{spots[own][0]:.1f} {spots[own][1]:.1f}L") for line in lines)
+        assert led or away[own] <= min(away.values()) + 3.0
+    assert len(of_class(svg, "name")) == 3
 
 
 def test_a_row_without_numbers_is_named_below():

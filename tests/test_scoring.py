@@ -217,6 +217,16 @@ def test_a_million_records_need_little_memory(kind):
     assert (scores.reshape(1000, 60, 2) == scores[:60]).all()
 
 
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_number_of_any_size_has_a_score(kind):
+    rows, labels = table(3, 60)
+    model = exported(estimators()[kind].fit(rows, labels), 3, mean=np.full(7, -1.0), scale=np.full(7, 0.5))
+    far = np.array([[1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0]])
+    assert np.isfinite(model.scores(far * np.finfo(float).max)).all()
+    if kind == "boosting":  # on the same side of every threshold
+        assert (model.scores(far * np.finfo(float).max) == model.scores(far * 1e9)).all()
+
+
 # ---- learning
 
 

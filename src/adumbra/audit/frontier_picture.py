@@ -164,40 +164,47 @@ class _Frame:
     ) -> tuple[list[str], list[str]]:
         """Names of those that hold, the most useful first, each at the nearest free place; thin lines to far ones."""
         reach = _SIZE + 3.5
-        taken: list[Box] = []
-        for row in drawn:
-            x, y = self.x(row["worst"]), self.y(row["utility"])
-            taken.append((x - reach, y - reach, x + reach, y + reach))
+        marks = [(self.x(row["worst"]), self.y(row["utility"])) for row in drawn]
+        taken: list[Box] = [(x - reach, y - reach, x + reach, y + reach) for x, y in marks]
         leaders: list[str] = []
         names: list[str] = []
         for row in sorted(holding, key=lambda row: -row["utility"]):
-            x, y, first = self.x(row["worst"]), self.y(row["utility"]), row is best
+            own, first = (self.x(row["worst"]), self.y(row["utility"])), row is best
             words = f"best: {row['label']}" if first else str(row["label"])
-            box = self._free(x, y, 6.1 * len(words) * (1.08 if first else 1.0) + 4.0, taken)
-            if box is None:
+            free = self._free(*own, 6.1 * len(words) * (1.08 if first else 1.0) + 4.0, taken)
+            # a name that is nearer to another mark would be read as that one's: such places come last
+            free.sort(key=lambda box: min(_apart(box, mark) for mark in marks) < _apart(box, own) - 0.1)
+            if not free:
                 continue
-            taken.append(box)
-            leaders += _leader(x, y, box)
-            names.append(_name(box, words, first=first))
+            taken.append(free[0])
+            leaders += _leader(*own, free[0], doubtful=min(_apart(free[0], m) for m in marks) < _apart(free[0], own))
+            names.append(_name(free[0], words, first=first))
         return leaders, names
 
-    def _free(self, x: float, y: float, wide: float, taken: Iterable[Box]) -> Box | None:
-        """A place for a name of this width near a mark, or None."""
+    def _free(self, x: float, y: float, wide: float, taken: Sequence[Box]) -> list[Box]:
+        """Places for a name of this width near a mark, the nearest first."""
+        out = []
         for far in (14.0, 22.0, 34.0, 50.0, 70.0, 95.0, 125.0, 160.0):
-            for angle in (0, 180, 30, -30, 150, -150, 60, -60, 120, -120, 90, -90):
+            for angle in (0, 180, 90, -90, 30, -30, 150, -150, 60, -60, 120, -120):
                 dx, dy = far * math.cos(math.radians(angle)), far * math.sin(math.radians(angle))
                 left = x + dx if dx > 1 else x + dx - wide if dx < -1 else x - wide / 2
                 box = (left, y + dy - 7.0, left + wide, y + dy + 7.0)
                 inside = box[0] > _LEFT + 2 and box[2] < self.right - 2
                 if inside and box[1] > self.top + 2 and box[3] < self.floor - 2 and not _touches(box, taken):
-                    return box
-        return None
+                    out.append(box)
+        return out
 
 
-def _leader(x: float, y: float, box: Box) -> list[str]:
-    """From a mark to a name that stands away from it."""
+def _apart(box: Box, spot: tuple[float, float]) -> float:
+    """From a spot to the nearest point of a box."""
+    x, y = spot
+    return math.hypot(max(box[0] - x, 0.0, x - box[2]), max(box[1] - y, 0.0, y - box[3]))
+
+
+def _leader(x: float, y: float, box: Box, *, doubtful: bool) -> list[str]:
+    """From a mark to a name that stands away from it, or nearer to another."""
     end, middle = min(max(x, box[0]), box[2]), (box[1] + box[3]) / 2
-    if math.hypot(end - x, middle - y) <= 24.0:
+    if math.hypot(end - x, middle - y) <= 24.0 and not doubtful:
         return []
     return [
         f'<path class="leader" d="M{x:.1f} {y:.1f}L{end:.1f} {middle:.1f}" stroke="{_QUIET}" stroke-width="0.8" '
@@ -258,7 +265,8 @@ def _summary(rows: Sequence[Mapping[str, Any]], best: Mapping[str, Any] | None, 
     said = f"{count} of {len(rows)} within {100 * within:g} points of chance"
     if best is None:
         return said
-    return f"{said}; best: {best['label']}, {100 * best['utility']:.1f} %"
+    label = textwrap.shorten(_printable(str(best["label"])), 80, placeholder="…")
+    return f"{said}; best: {label}, {100 * best['utility']:.1f} %"
 
 
 def _kind(row: Mapping[str, Any]) -> tuple[str, str]:

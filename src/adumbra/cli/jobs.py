@@ -42,7 +42,8 @@ class MechanismCommand(TyperCommand):
         """Look mechanisms up only when help is asked for."""
         from adumbra.mechanisms.catalogue import catalogue, options
 
-        found = [f"{name}: {', '.join('--' + key.replace('_', '-') for key in options(name))}" for name in catalogue()]
+        words = {name: ", ".join("--" + key.replace("_", "-") for key in options(name)) for name in catalogue()}
+        found = [f"{name}: {own or 'none'}" for name, own in words.items()]
         # the mark keeps one mechanism a line
         self.epilog = "\n".join(["\b", "Options of each mechanism, as --name value:", *found])
         super().format_epilog(ctx, formatter)

@@ -47,6 +47,7 @@ _RARE = 20  # rows of a class that a sample keeps, whatever its share
 _MOST_ROWS = {"linear": 200_000, "kernel": 10_000, "boosting": 200_000}  # more are sampled
 _KERNEL_WORK = 1e11  # rows^2 x columns: `auto` leaves the kernel out above it, half a minute or more
 _BOOSTING_WORK = 3e8  # rows x sqrt(columns) x trees: the same, about a minute
+_FARTHEST = 1e30  # standard deviations from the mean; what lies beyond counts as this, so that no score is NaN
 _LEAST_SPREAD = 1e-12  # a column that varies less is constant
 
 _SETTINGS: dict[str, tuple[Setting, ...]] = {  # the smoother ones first: they win a tie
@@ -93,7 +94,9 @@ class PublicModel(ABC):
         for start in range(0, len(given), _BLOCK):
             block = given[start : start + _BLOCK].astype(np.float64)
             _finite(block)
-            raw = self._raw(np.ascontiguousarray((block - self.mean) / self.scale))
+            with np.errstate(over="ignore"):
+                standard = np.clip((block - self.mean) / self.scale, -_FARTHEST, _FARTHEST)
+            raw = self._raw(np.ascontiguousarray(standard))
             part = out[start : start + _BLOCK]
             part[:] = raw.min(axis=1, keepdims=True) - 1.0
             part[:, self.present] = raw
@@ -266,8 +269,7 @@ class _Boosting(PublicModel):
     """What a leaf adds."""
 
     def _raw(self, rows: Reals) -> Reals:
-        with np.errstate(over="ignore"):  # beyond float32 a number is infinite, and on the right side all the same
-            narrow = rows.astype(np.float32)
+        narrow = rows.astype(np.float32)
         out = np.tile(self.constants, (len(rows), 1))
         _add_trees(narrow, self.roots, self.feature, self.threshold, self.left, self.right, self.value, out)
         return _both_ways(out[:, 0]) if len(self.present) == 2 else out

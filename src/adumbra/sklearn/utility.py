@@ -170,10 +170,9 @@ class JUPA(
             )
         self.classes_, utility = np.unique(labels, return_inverse=True)
         parts = [np.unique(column, return_inverse=True)[1].astype(np.int64) for column in hidden.T]
-        if hidden.shape[1]:
-            self.privacy_classes_, joint = np.unique(hidden, axis=0, return_inverse=True)
-        else:
-            self.privacy_classes_, joint = np.empty((0, 0)), np.zeros(len(rows), dtype=np.int64)
+        each = [tuple(row) for row in hidden.tolist()]
+        self.privacy_classes_ = sorted(set(each), key=repr) if hidden.shape[1] else []
+        joint = np.array([self.privacy_classes_.index(row) for row in each] if hidden.shape[1] else [0] * len(rows))
         seed = PublicSeed.fresh() if self.seed is None else PublicSeed.given(str(self.seed))
         self._mean = rows.mean(axis=0)
         deviation = rows.std(axis=0)
@@ -181,7 +180,7 @@ class JUPA(
         public = Public(
             (rows - self._mean) / self._deviation,
             utility.astype(np.int64),
-            np.asarray(joint).reshape(-1).astype(np.int64),
+            joint.astype(np.int64),
             [utility.astype(np.int64)],
             parts,
             len(self.classes_),
@@ -264,7 +263,7 @@ class JUPA(
                 "call transform(X, privacy=labels), or choose release='resample'",
             )
         given = _columns(privacy, count)
-        places = {tuple(row): i for i, row in enumerate(self.privacy_classes_.tolist())}
+        places = {row: i for i, row in enumerate(self.privacy_classes_)}
         found = np.array([places.get(tuple(row), -1) for row in given.tolist()], dtype=np.int64)
         if (found < 0).any():
             raise _BadLabels(
