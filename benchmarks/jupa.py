@@ -273,7 +273,7 @@ def projection(method: str, public: Part, components: int, seed: bytes) -> Proje
     """What a row of the tables projects with; the paper's absolute rho0 in our unit."""
     kind, *weights = method.split()
     kind = {"full": "none"}.get(kind, kind)
-    given = {"rho1": float(weights[0]), "rho1_prime": float(weights[1])} if weights else {}
+    given: dict[str, Any] = {"rho1": float(weights[0]), "rho1_prime": float(weights[1])} if weights else {}
     targets = [public.utility], [public.privacy]
     rho0 = 1e-3
     if kind in ("jupa", "dca", "mdr"):
@@ -324,7 +324,7 @@ def table_cell(name: str, data: str, method: str, repeat: int, quick: bool) -> R
     few = method not in FIRST and (method != "full" or name == "har")
     if few and repeat >= FINE_REPEATS:
         return out | {"coarse worst": max(out[f"coarse {model}"] for model in ("svm", *models))}
-    fixed = {"kernel": "rbf", "bandwidth": 1.0, "most_steps": 60} if wide or quick else {}
+    fixed: dict[str, Any] = {"kernel": "rbf", "bandwidth": 1.0, "most_steps": 60} if wide or quick else {}
     attacked(fit_fine_step(z, public.privacy, classes, seed=seed, **fixed), "fine")
     if method in PRINTED_STEP and not quick:
         step = fit_fine_step(z, public.privacy, classes, seed=seed, kernel="rbf", by="label")
@@ -518,13 +518,14 @@ def table(name: str, rows: Sequence[Row]) -> str:
         )
     chance = next(iter(by.values()))[0]["chance"]
     text = [f"### Table {scenario.table}: {scenario.title} (chance {100 * chance:.1f})", "", markdown(heads, lines), ""]
-    fine = {method: found for method, found in by.items() if any("utility fine" in row for row in found)}
-    for who, of in (
-        ("papers' adversary", lambda found: spread(found, "privacy fine")[0]),
-        ("adaptive adversary", lambda found: strongest(found, "fine")),
-    ):
-        fails = [f"{m} {of(found):.1f}" for m, found in fine.items() if not near_chance(found, of(found), chance)]
-        verdict = "holds for every row" if not fails else f"does NOT hold for {len(fails)} of {len(fine)} rows"
+    moved = {method: found for method, found in by.items() if any("utility fine" in row for row in found)}
+    shares = {
+        "papers' adversary": {method: spread(found, "privacy fine")[0] for method, found in moved.items()},
+        "adaptive adversary": {method: strongest(found, "fine") for method, found in moved.items()},
+    }
+    for who, of in shares.items():
+        fails = [f"{method} {of[method]:.1f}" for method in moved if not near_chance(moved[method], of[method], chance)]
+        verdict = "holds for every row" if not fails else f"does NOT hold for {len(fails)} of {len(moved)} rows"
         text.append(f'- "Fine = random guess", {who}: {verdict}{": " * bool(fails)}{", ".join(fails)}.')
     for method in ("dca", "jupa 1 1"):
         if method in by:

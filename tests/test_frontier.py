@@ -79,8 +79,8 @@ def coarse(*floors: float) -> list[Recipe]:
 def test_rows_that_hold_come_first_by_utility(study):
     results = {1.0: (0.50, 0.70), 2.0: (0.60, 0.99), 3.0: (0.53, 0.80), 4.0: (0.5301, 0.95), 5.0: (0.45, 0.75)}
     study.found = lambda rho0, split: report(*results[rho0])
-    found = frontier(table(), coarse(*results), splits=2)
-    assert [row["rho0"] for row in found.rows] == [1.0, 2.0, 3.0, 4.0, 5.0]
+    found = frontier(table(), coarse(*results, 1.0), splits=2)
+    assert [row["rho0"] for row in found.rows] == [1.0, 2.0, 3.0, 4.0, 5.0], "the repeated one once"
     assert [row["rho0"] for row in found.table()] == [3.0, 5.0, 1.0, 2.0, 4.0]
     assert [row["holds"] for row in found.table()] == [True, True, True, False, False]
     assert found.best is not None and found.best["rho0"] == 3.0
@@ -364,26 +364,28 @@ def test_names_do_not_cover_each_other_or_marks():
         assert not any(a[0] < mark[0] < a[2] and a[1] < mark[1] < a[3] for a in boxes)
 
 
-def test_a_name_stands_by_its_own_mark_or_has_a_line_to_it():
-    """Three marks in a row: the middle one's name may not stand under a neighbour as if it were that one's."""
-    rows = [
-        row("left", "coarse", 0.50, 0.9),
-        row("middle and long", "coarse", 0.512, 0.9),
-        row("right", "coarse", 0.53, 0.9),
-    ]
-    svg = draw([*rows, row("far", "coarse", 0.7, 0.6)])
-    spots = dict(zip(("left", "middle and long", "right"), map(place, marks(svg)), strict=False))
-    lines = [one.get("d", "") for one in of_class(svg, "leader")]
-    for one in of_class(svg, "name"):
-        own = (one.text or "").removeprefix("best: ")
-        x, y, wide = float(one.get("x", "0")), float(one.get("y", "0")), 6.0 * len(one.text or "")
-        away = {
-            name: math.hypot(max(x - at[0], 0, at[0] - x - wide), max(y - 9 - at[1], 0, at[1] - y - 2))
-            for name, at in spots.items()
-        }
-        led = any(line.startswith(f"M{spots[own][0]:.1f} {spots[own][1]:.1f}L") for line in lines)
-        assert led or away[own] <= min(away.values()) + 3.0
-    assert len(of_class(svg, "name")) == 3
+@pytest.mark.parametrize(("count", "trials"), [(8, 25), (50, 4)])
+def test_a_name_stands_by_its_own_mark_or_has_a_line_to_it(count, trials):
+    """With few marks each name is nearest to its own; in a crowd that may fail, and then a line says whose it is."""
+    rng = np.random.default_rng(0)
+    doubtful = 0
+    for _ in range(trials):
+        worst, useful = 0.49 + 0.06 * rng.random(count), 0.7 + 0.1 * rng.random(count)
+        rows = [row(f"name number {i}", "coarse", worst[i], useful[i]) for i in range(count)]
+        svg = draw(rows)
+        spots = {given["label"]: place(mark) for given, mark in zip(rows, marks(svg), strict=True)}
+        lines = [one.get("d", "") for one in of_class(svg, "leader")]
+        for one in of_class(svg, "name"):
+            own = spots[(one.text or "").removeprefix("best: ")]
+            x, y, wide = float(one.get("x", "0")) - 2, float(one.get("y", "0")), 6.1 * len(one.text or "") + 4
+            away = {
+                spot: math.hypot(max(x - spot[0], 0, spot[0] - x - wide), max(y - 11 - spot[1], 0, spot[1] - y - 3))
+                for spot in spots.values()
+            }
+            if away[own] > min(away.values()) + 1.0:
+                doubtful += 1
+                assert any(line.startswith(f"M{own[0]:.1f} {own[1]:.1f}L") for line in lines)
+    assert doubtful == 0 if count == 8 else doubtful > 0
 
 
 def test_a_row_without_numbers_is_named_below():

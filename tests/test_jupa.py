@@ -973,9 +973,9 @@ def test_no_record_moves_the_release_by_more_than_the_noise_covers(monkeypatch):
     monkeypatch.setattr(noise, "operating_system_key", lambda: b"s" * 32)
     twice = (local.simulated(local.job_of(rows, names, clip, 1.0, "t")) for rows in (points, 0 * points))
     bare = next(twice) - next(twice)
-    assert bare == pytest.approx(np.clip(points, -clip, clip), abs=1e-5)
+    assert bare == pytest.approx(np.clip(points, -clip, clip), abs=1e-4)
     farthest = max(np.abs(one - other).sum() for one, other in itertools.combinations(bare, 2))
-    assert farthest == pytest.approx(2 * clip * components, abs=1e-4)
+    assert farthest == pytest.approx(2 * clip * components, abs=1e-3)
     assert farthest / scale == pytest.approx(1.0, rel=0.03)
 
 

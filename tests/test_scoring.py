@@ -243,6 +243,26 @@ def test_auto_takes_what_fits_the_data():
     assert all(model.accuracy > 0.85 for model in found.values())
 
 
+def test_tuning_takes_the_better_setting():
+    """Labels of noise call for the smoothest setting, clear ones for the sharpest."""
+    rng = np.random.default_rng(6)
+    rows = rng.normal(size=(240, 20))
+    noise, clear = rng.integers(0, 2, 240), (rows[:, 0] > 0).astype(int)
+    assert scoring._tuned("linear", rows, noise, SEED) == {"C": 0.01}
+    assert scoring._tuned("linear", rows, clear, SEED) == {"C": 1.0}
+    rings = (np.floor(1.5 * np.linalg.norm(rows[:, :2], axis=1)) % 2).astype(int)
+    assert scoring._tuned("kernel", rows[:, :2], rings, SEED) == {"C": 10.0, "spread": 1.0}
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("kind", ["kernel", "boosting"])
+def test_a_comparison_asks_for_no_label_it_has_seen(kind):
+    rng = np.random.default_rng(7)
+    rows, labels = rng.normal(size=(400, 6)), rng.integers(0, 2, 400)
+    setting = scoring._SETTINGS[kind][-1]
+    assert abs(scoring._validated(kind, setting, rows, labels, SEED) - 0.5) < 0.1
+
+
 def test_auto_leaves_out_what_is_slow():
     labels = np.arange(20_000) % 2
     assert scoring._affordable("kernel", np.empty((10_000, 561)), labels)

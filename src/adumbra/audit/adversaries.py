@@ -25,6 +25,7 @@ from adumbra.linalg.splits import folds, parts
 
 __all__ = [
     "ADVERSARIES",
+    "READER",
     "STATEMENT",
     "WITHIN",
     "AdversaryReport",
@@ -40,6 +41,7 @@ Integers = NDArray[np.int64]
 Progress = Callable[[str, int, int], None]
 
 ADVERSARIES = ("svm", "forest", "boosting")
+READER = "reader"
 WITHIN = 0.03
 """A release holds if no adversary is further above chance than this."""
 STATEMENT = (
@@ -212,6 +214,7 @@ def attack_jupa(
     for name in ADVERSARIES:
         step(f"training the adaptive adversary: {name}")
         adaptive |= train_and_score(simulated, own_s[sources], rows, test_s[kept], (name,), quick, groups=sources)
+    adaptive |= _reader(model, simulated, own_s[sources], rows, test_s[kept])
     step("training the service on simulated releases")
     retrained = train_and_score(simulated, own_u[sources], rows, test_u[kept], ("forest",), quick, groups=sources)
     worst = max(adaptive.values())
@@ -251,6 +254,20 @@ def train_and_score(
         )
     origin = np.arange(len(rows)) if groups is None else np.asarray(groups, dtype=np.int64)
     return {name: _accuracy(_trained(name, rows, labels, origin, quick), fresh, truth) for name in names}
+
+
+def _reader(model: Attackable, simulated: Reals, own: Integers, rows: Reals, truth: Integers) -> dict[str, float]:
+    """The adversary who reads off a row what it was made from, and guesses the class that is most frequent there.
+
+    Pools and bins are public, so nobody has to learn to tell them apart; learners on few records sometimes cannot.
+    """
+    told_by = getattr(model, "told_by", None)  # other systems under attack may have nothing of the kind
+    seen, met = (None, None) if told_by is None else (told_by(simulated), told_by(rows))
+    if seen is None or met is None:
+        return {}
+    table = np.zeros((max(int(seen.max()), int(met.max())) + 1, int(max(own.max(), truth.max())) + 1))
+    np.add.at(table, (seen, own), 1.0)
+    return {READER: float((table.argmax(axis=1)[met] == truth).mean())}
 
 
 def _simulated(model: Attackable, own: pl.DataFrame, coins: CoinsLike, repeats: int) -> tuple[Reals, Integers]:

@@ -331,7 +331,7 @@ def _print_jupa(found: Sequence[JupaAudit]) -> None:
                 one.title,
                 percent(seen.utility),
                 percent(seen.papers),
-                *(percent(seen.adaptive[name]) for name in ("svm", "forest", "boosting")),
+                *(percent(seen.adaptive.get(name)) for name in ("svm", "forest", "boosting", "reader")),
                 f"{percent(seen.worst)} ± {percent(seen.standard_error)}",
                 percent(seen.chance),
                 percent(one.claimed),
@@ -340,8 +340,9 @@ def _print_jupa(found: Sequence[JupaAudit]) -> None:
                 one.verdict,
             )
         )
-    heads = ("release", "service", "paper's", "svm", "forest", "boosting", "worst", "chance", "claimed", "label eps")
-    print_table("audit of utility-aware releases, per cent right", (*heads, "unreached", "verdict"), rows)
+    models = ("service", "paper's", "svm", "forest", "boosting", "reader", "worst")
+    heads = ("release", *models, "chance", "claimed", "label eps", "unreached", "verdict")
+    print_table("audit of utility-aware releases, per cent right", heads, rows)
 
 
 def _named_attacks(deep: bool, json: bool) -> None:

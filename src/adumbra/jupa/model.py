@@ -113,6 +113,10 @@ class JupaModel:
         """What a service that trains on unprotected public records sees of these."""
         return self.step.unperturbed(self.features.encode(frame))
 
+    def told_by(self, released: Reals) -> Integers | None:
+        """What anybody can read off a released row: the utility class, the pool or the bin; None where nothing."""
+        return self.step.told_by(released)
+
     def release_rows(
         self, frame: pl.DataFrame, coins: CoinsLike | None = None, *, progress: Progress | None = None
     ) -> Released:

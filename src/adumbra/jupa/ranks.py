@@ -25,6 +25,9 @@ Integers = NDArray[np.int64]
 Arrays = dict[str, NDArray[Any]]
 
 FOLDS = 5
+_CLEAR = 0.4
+"""Share of a bin that is left empty beside the edge where the utility classes part: a service's threshold is never
+exactly there. What is drawn depends on the bin alone, wherever in it."""
 _FEWEST_REFERENCES = 5
 """Public records of a privacy class in a fold below which a rank among them says nothing."""
 
@@ -137,6 +140,8 @@ class Ranks:
 
     references: tuple[tuple[Reals, ...], ...]
     edges: Reals
+    base: float
+    """The edge at which the utility classes part."""
 
     @staticmethod
     def fit(margin: Reals, folds_of: Integers, public: Public, bins: int) -> Ranks:
@@ -152,7 +157,8 @@ class Ranks:
                     "give more public records, or group rare classes; resample needs fewer",
                 )
             references.append(each)
-        return Ranks(tuple(references), _edges(float(np.mean(public.utility == 0)), bins))
+        base = float(np.mean(public.utility == 0))
+        return Ranks(tuple(references), _edges(base, bins), base)
 
     def bins(self, margin: Reals, privacy: Integers, fold: Integers, coins: CoinsLike) -> Integers:
         """The bin of every record: its rank among its class's references in its fold, ties at random."""
@@ -167,9 +173,12 @@ class Ranks:
         return np.clip(np.searchsorted(self.edges, ranks, side="right") - 1, 0, len(self.edges) - 2).astype(np.int64)
 
     def drawn(self, bins: Integers, coins: CoinsLike) -> Reals:
-        """A rank anywhere in each bin."""
+        """A rank in each bin; beside the edge where the utility classes part, in the part of it that is clear of it."""
         low, high = self.edges[bins], self.edges[bins + 1]
-        return np.asarray(low + coins.uniform(len(bins)) * (high - low))
+        clear = _CLEAR * (high - low)
+        start = np.where(low == self.base, low + clear, low)
+        end = np.where(high == self.base, high - clear, high)
+        return np.asarray(start + coins.uniform(len(bins)) * (end - start))
 
     def bound(self) -> float:
         """Accuracy of guessing one of equally likely classes from the bin, expected over the public records."""
@@ -182,7 +191,11 @@ class Ranks:
 
     def arrays(self) -> Arrays:
         """As plain arrays."""
-        out: Arrays = {"edges": self.edges, "classes": np.asarray(len(self.references))}
+        out: Arrays = {
+            "edges": self.edges,
+            "base": np.asarray(self.base),
+            "classes": np.asarray(len(self.references)),
+        }
         for s, each in enumerate(self.references):
             out |= {f"reference{s}.{k}": reference for k, reference in enumerate(each)}
         return out
@@ -193,7 +206,7 @@ class Ranks:
         references = tuple(
             tuple(arrays[f"reference{s}.{k}"] for k in range(FOLDS)) for s in range(int(arrays["classes"]))
         )
-        return Ranks(references, arrays["edges"])
+        return Ranks(references, arrays["edges"], float(arrays["base"]))
 
 
 def _edges(base: float, bins: int) -> Reals:

@@ -19,7 +19,7 @@ from adumbra.core.errors import InputError
 from adumbra.core.randomness import CoinsLike, truthful
 from adumbra.jupa.ranks import FOLDS, Arrays, CrossFitted, Equaliser, Integers, Public, Ranks, Reals, under
 from adumbra.jupa.recipe import Recipe
-from adumbra.jupa.scoring import PublicModel, fit_public_model
+from adumbra.jupa.scoring import PublicModel, fit_public_model, out_of_fold
 from adumbra.linalg.discriminant import KernelMap, Projection, fit_projection, kernel_map
 from adumbra.linalg.mmd import FineStep, fit_fine_step
 
@@ -51,6 +51,9 @@ class Step(Protocol):
 
     def apply(self, rows: Reals, privacy: Integers | None, coins: CoinsLike, progress: Progress | None) -> Outcome:
         """Release records."""
+
+    def told_by(self, released: Reals) -> Integers | None:
+        """What anybody can read off a released row: a class or a bin; None where the row is the record's own."""
 
     def bound(self) -> float | None:
         """Accuracy that no adversary exceeds in guessing one of equally likely privacy classes, as the promise says."""
@@ -132,6 +135,10 @@ class Coarse:
         """Project."""
         return Outcome(self.subspace.apply(rows), np.arange(len(rows)))
 
+    def told_by(self, released: Reals) -> Integers | None:
+        """None: all of it is the record's own."""
+        return None
+
     def bound(self) -> float | None:
         """None: nothing is promised."""
         return None
@@ -164,6 +171,10 @@ class Fine:
         moved = self.step.move(self.subspace.apply(rows), coins.below(self.classes, len(rows)), progress=progress)
         kept = np.arange(len(rows)) if self.keep_unreached else np.flatnonzero(moved.reached)
         return Outcome(moved.rows[kept], kept, int((~moved.reached).sum()))
+
+    def told_by(self, released: Reals) -> Integers | None:
+        """None: all of it is the record's own."""
+        return None
 
     def bound(self) -> float | None:
         """None: a heuristic promises nothing."""
@@ -228,6 +239,13 @@ class Resample:
         """Draw a public record for each."""
         return Outcome(self.public_rows[self.draw(rows, privacy, coins)], np.arange(len(rows)))
 
+    def told_by(self, released: Reals) -> Integers | None:
+        """The pool that a row came from, or its utility class alone where the privacy class was drawn blindly."""
+        places = {row.tobytes(): place for place, row in enumerate(np.ascontiguousarray(self.public_rows))}
+        found = np.array([places.get(row.tobytes(), 0) for row in np.ascontiguousarray(released)], dtype=np.int64)
+        pool = np.searchsorted(self.starts, found, side="right") - 1
+        return np.asarray(pool if self.epsilon > 0 else pool // self.classes)
+
     def bound(self) -> float | None:
         """For equally likely privacy classes: by the response if predictions say nothing, or by the equaliser."""
         answered = math.exp(self.epsilon) / (math.exp(self.epsilon) + self.classes - 1)
@@ -259,6 +277,21 @@ def _needed(privacy: Integers | None) -> Integers:
     return privacy
 
 
+def _typical(scores: Reals, public: Public) -> Reals:
+    """How surely a record is of its utility class, by models that did not see it."""
+    every = np.arange(len(public.rows))
+    others = scores.copy()
+    others[every, public.utility] = -np.inf
+    return np.asarray(scores[every, public.utility] - others.max(axis=1))
+
+
+def _typical_in(subspace: Subspace, public: Public, numbers: Integers) -> Reals:
+    """The same by what a service will see: the projected record."""
+    projected = subspace.apply(public.rows)
+    scores = out_of_fold("linear", projected, public.utility, public.utilities, numbers, seed=public.seed)
+    return _typical(scores, public)
+
+
 def _fit_resample(recipe: Recipe, public: Public, subspace: Subspace) -> Resample:
     counts = np.bincount(public.joint(), minlength=public.utilities * public.privacies)
     if counts.min() == 0:
@@ -268,10 +301,8 @@ def _fit_resample(recipe: Recipe, public: Public, subspace: Subspace) -> Resampl
             "give more public records, or group rare classes",
         )
     models = CrossFitted.fit(recipe.model, public)
-    said, own = models.scores.argmax(axis=1), models.scores[np.arange(len(public.rows)), public.utility]
-    others = models.scores.copy()
-    others[np.arange(len(public.rows)), public.utility] = -np.inf
-    typical = own - others.max(axis=1)
+    said = models.scores.argmax(axis=1)
+    typical = _typical(models.scores, public) if recipe.whole else _typical_in(subspace, public, models.folds)
     order, starts = [], [0]
     for pair in range(len(counts)):
         mine = np.flatnonzero(public.joint() == pair)
@@ -315,10 +346,8 @@ class Repair:
     ranks: Ranks
     quantiles: tuple[Reals, ...]
     """For each privacy class, the sorted scores of all public records, each by the model that did not see it."""
-    base: float
-    """Rank at which the utility classes part; one of the edges."""
     centre: float
-    """The score there."""
+    """The score at which the utility classes part."""
     scale: float
 
     @property
@@ -338,9 +367,13 @@ class Repair:
 
     def _value(self, rank: Reals) -> Reals:
         """The average of the classes' scores at a rank, 0 where the utility classes part."""
-        at = np.append(rank, self.base)
+        at = np.append(rank, self.ranks.base)
         mean = np.mean([np.quantile(scores, at) for scores in self.quantiles], axis=0)
         return np.asarray((mean[:-1] - mean[-1]) / self.scale)
+
+    def told_by(self, released: Reals) -> Integers | None:
+        """The bin."""
+        return np.asarray(np.searchsorted(self._value(self.ranks.edges[1:-1]), released[:, 0], side="right"))
 
     def bound(self) -> float | None:
         """Expected over the public records, for records of the same population."""
@@ -351,7 +384,7 @@ class Repair:
         out = {f"models.{k}": v for k, v in self.models.arrays().items()}
         out |= {f"ranks.{k}": v for k, v in self.ranks.arrays().items()}
         out |= {f"quantiles{s}": q for s, q in enumerate(self.quantiles)}
-        return out | {"numbers": np.array([self.base, self.centre, self.scale])}
+        return out | {"numbers": np.array([self.centre, self.scale])}
 
 
 def _fit_repair(recipe: Recipe, public: Public) -> Repair:
@@ -365,10 +398,9 @@ def _fit_repair(recipe: Recipe, public: Public) -> Repair:
     margin = models.public_margin()
     ranks = Ranks.fit(margin, models.folds, public, recipe.bins)
     quantiles = tuple(np.sort(margin[public.privacy == s]) for s in range(public.privacies))
-    base = float(np.mean(public.utility == 0))
     deviation = float(margin.std())
-    centre = float(np.quantile(margin, base))
-    return Repair(models, ranks, quantiles, base, centre, deviation if deviation > 0 else 1.0)
+    centre = float(np.quantile(margin, ranks.base))
+    return Repair(models, ranks, quantiles, centre, deviation if deviation > 0 else 1.0)
 
 
 # -------------------------------------------------------------------------------------------------------- all of it
@@ -402,8 +434,8 @@ def step_from_arrays(recipe: Recipe, arrays: Mapping[str, NDArray[Any]]) -> Step
         ranks = Ranks.from_arrays(under("ranks.", arrays))
         quantiles = tuple(arrays[f"quantiles{s}"] for s in range(len(ranks.references)))
         models = CrossFitted.from_arrays(under("models.", arrays))
-        base, centre, scale = (float(number) for number in arrays["numbers"])
-        return Repair(models, ranks, quantiles, base, centre, scale)
+        centre, scale = (float(number) for number in arrays["numbers"])
+        return Repair(models, ranks, quantiles, centre, scale)
     subspace = Subspace.from_arrays(arrays)
     if recipe.release in ("resample", "respond"):
         model, equaliser = under("model.", arrays), under("equaliser.", arrays)

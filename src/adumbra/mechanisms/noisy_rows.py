@@ -42,9 +42,7 @@ class NoisyRows:
     title: ClassVar[str] = "rows as they are, each with noise of its own (local differential privacy)"
     releases: ClassVar[str] = "one noisy row per person, row-aligned, in the table's own units"
     suits: ClassVar[str] = "a few columns, to be classified row by row; people who add the noise themselves"
-    caution: ClassVar[str] = (
-        "one row bears all the noise, which grows with the number of columns: not for wide tables"
-    )
+    caution: ClassVar[str] = "one row bears all the noise, which grows with the number of columns: not for wide tables"
     theorem: ClassVar[str] = "Laplace and Gaussian mechanism on a row map with the identity for a matrix"
     differs: ClassVar[str] = (
         "The textbook's local mechanism: bounds are declared, everything is on an integer grid, and the noise is the "

@@ -300,6 +300,10 @@ class _Simulated:
         """Without protection."""
         return self._estimator._step.unperturbed(self._rows(frame))
 
+    def told_by(self, released: Reals) -> Integers | None:
+        """What anybody can read off a released row."""
+        return self._estimator._step.told_by(released)
+
     def release_rows(self, frame: pl.DataFrame, coins: CoinsLike, /) -> Released:
         """One release."""
         estimator, recipe = self._estimator, self.recipe
