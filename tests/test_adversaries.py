@@ -167,18 +167,20 @@ def test_releases_are_simulated_as_often_as_asked_unless_all_are_the_same():
 
 
 def test_each_simulation_tosses_its_own_coins(monkeypatch):
-    seen = {}
+    seen = []
     plain = adversaries.train_and_score
 
     def watched(rows, labels, *rest, **more):
-        seen["rows"], seen["labels"], seen["groups"] = rows, labels, more["groups"]
+        seen.append((rest[2], rows, labels, more["groups"]))
         return plain(rows, labels, *rest, **more)
 
     monkeypatch.setattr(adversaries, "train_and_score", watched)
     attack_jupa(Stand(with_secret), OWN, TEST, repeats=3, quick=True)
-    assert len(np.unique(seen["rows"][:, 1])) == 600
-    assert np.array_equal(seen["groups"], np.tile(np.arange(200), 3))
-    assert np.array_equal(seen["labels"], np.tile(OWN["u"].to_numpy(), 3))
+    assert [names for names, *_ in seen] == [("svm",), ("forest",), ("boosting",), ("forest",)]
+    for number, (_, rows, learnt, groups) in enumerate(seen):
+        assert len(np.unique(rows[:, 1])) == 600
+        assert np.array_equal(groups, np.tile(np.arange(200), 3))
+        assert np.array_equal(learnt, np.tile(OWN["s" if number < 3 else "u"].to_numpy(), 3))
 
 
 def test_models_on_untouched_rows_are_trained_once():

@@ -377,7 +377,8 @@ def test_a_name_stands_by_its_own_mark_or_has_a_line_to_it(count, trials):
         lines = [one.get("d", "") for one in of_class(svg, "leader")]
         for one in of_class(svg, "name"):
             own = spots[(one.text or "").removeprefix("best: ")]
-            x, y, wide = float(one.get("x", "0")) - 2, float(one.get("y", "0")), 6.1 * len(one.text or "") + 4
+            wide = 6.1 * len(one.text or "") * (1.08 if one.get("font-weight") else 1.0) + 4
+            x, y = float(one.get("x", "0")) - 2, float(one.get("y", "0"))
             away = {
                 spot: math.hypot(max(x - spot[0], 0, spot[0] - x - wide), max(y - 11 - spot[1], 0, spot[1] - y - 3))
                 for spot in spots.values()

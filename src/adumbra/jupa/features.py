@@ -6,7 +6,7 @@ cell by cell, so its numbers depend on it alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from adumbra.core.errors import InputError
 from adumbra.core.validation import one_of
 
-__all__ = ["ENCODINGS", "Features", "Target", "as_text"]
+__all__ = ["ENCODINGS", "Features", "Guard", "Target", "as_text"]
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -110,15 +110,50 @@ def _column(frame: pl.DataFrame, name: str, what: str) -> pl.Series:
     return frame.get_column(name)
 
 
+@dataclass(frozen=True, eq=False)
+class Guard:
+    """What is known of every number from some public records: its range, and what stands for a missing one.
+
+    Models that left records out have a guard that left them out too: a value that only those records hold must mean to
+    the model what any other unknown value means.
+    """
+
+    low: Reals
+    high: Reals
+    fill: Reals
+
+    @staticmethod
+    def of(rows: Reals) -> Guard:
+        """Of public records; a number that none of them holds counts as 0."""
+        known = np.isfinite(rows)
+        count = np.maximum(known.sum(axis=0), 1)
+        fill = np.where(known, rows, 0.0).sum(axis=0) / count
+        low = np.where(known, rows, np.inf).min(axis=0, initial=np.inf)
+        high = np.where(known, rows, -np.inf).max(axis=0, initial=-np.inf)
+        none = ~known.any(axis=0)
+        return Guard(np.where(none, 0.0, low), np.where(none, 0.0, high), fill)
+
+    def mend(self, rows: Reals) -> Reals:
+        """Numbers outside the range count as its nearer end, missing ones as the mean."""
+        return np.clip(np.where(np.isnan(rows), self.fill, rows), self.low, self.high)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """As a plain array."""
+        return {"guard": np.stack([self.low, self.high, self.fill])}
+
+    @staticmethod
+    def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Guard:
+        """Read back."""
+        return Guard(*arrays["guard"])
+
+
 @dataclass(frozen=True)
 class _Code:
-    """How one column becomes numbers: a number as it is (between `low` and `high`), a category by its place."""
+    """How one column becomes numbers: a number as it is, a category by its place."""
 
     name: str
     kind: str
     values: tuple[str, ...] = ()
-    low: float = 0.0
-    high: float = 0.0
 
     def width(self, encoding: str) -> int:
         if self.kind == "number":
@@ -128,7 +163,7 @@ class _Code:
     def fill(self, cells: pl.Series, encoding: str, out: Reals) -> None:
         """Write the numbers of a column; a number that is missing is NaN, a category that is unknown is all zeros."""
         if self.kind == "number":
-            out[:, 0] = np.clip(_as_numbers(cells), self.low, self.high)
+            out[:, 0] = _as_numbers(cells)
             return
         places = {value: i for i, value in enumerate(self.values)}
         codes = np.array([places.get(text, -1) for text in as_text(cells).to_list()], dtype=np.int64)
@@ -176,13 +211,12 @@ class Features:
         return len(self.mean)
 
     def encode(self, frame: pl.DataFrame) -> Reals:
-        """Records as standardised numbers: (x - mean) / deviation of the public table.
+        """Records as standardised numbers: (x - mean) / deviation of the public table; NaN where a number is missing.
 
-        A number outside the public range counts as its nearer end, a missing one as the mean; a category that the
-        public table does not hold has no place and is all zeros before standardising.
+        A category that the public table does not hold has no place and is all zeros before standardising. What is
+        missing or out of range is mended later, by a `Guard`.
         """
-        rows = (self._raw(frame) - self.mean) / self.deviation
-        return np.where(np.isnan(rows), 0.0, rows)
+        return (self._raw(frame) - self.mean) / self.deviation
 
     def _raw(self, frame: pl.DataFrame) -> Reals:
         absent = [name for name in self.columns if name not in frame.columns]
@@ -206,17 +240,16 @@ class Features:
             cells = frame.get_column(code.name)
             if code.kind == "number":
                 found = pl.Series(code.name, _as_numbers(cells)).fill_nan(None)
-                whole = bool((found.drop_nulls() == found.drop_nulls().round()).all()) and abs(code.high) < 2**53
-                columns.append(found.cast(pl.Int64) if whole and abs(code.low) < 2**53 else found)
+                known = found.drop_nulls()
+                whole = bool(((known == known.round()) & (known.abs() < 2**53)).all())
+                columns.append(found.cast(pl.Int64) if whole else found)
             else:
                 columns.append(as_text(cells).alias(code.name))
         return pl.DataFrame(columns)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        codes = [
-            {"name": c.name, "kind": c.kind, "values": list(c.values), "low": c.low, "high": c.high} for c in self.codes
-        ]
+        codes = [{"name": c.name, "kind": c.kind, "values": list(c.values)} for c in self.codes]
         return {
             "encoding": self.encoding,
             "columns": codes,
@@ -227,10 +260,7 @@ class Features:
     @staticmethod
     def from_dict(content: dict[str, Any]) -> Features:
         """Read back what `to_dict` wrote."""
-        codes = tuple(
-            _Code(c["name"], c["kind"], tuple(c["values"]), float(c["low"]), float(c["high"]))
-            for c in content["columns"]
-        )
+        codes = tuple(_Code(c["name"], c["kind"], tuple(c["values"])) for c in content["columns"])
         return Features(codes, content["encoding"], np.array(content["mean"]), np.array(content["deviation"]))
 
 
@@ -241,7 +271,7 @@ def _code(cells: pl.Series) -> _Code:
     if not filled.any():
         raise InputError("something in every column", f"column {cells.name!r} is empty", f"use --drop {cells.name}")
     if np.isfinite(numbers[filled]).all():
-        return _Code(cells.name, "number", (), float(np.nanmin(numbers)), float(np.nanmax(numbers)))
+        return _Code(cells.name, "number")
     values = tuple(sorted(text.drop_nulls().unique().to_list()))
     if len(values) > _MOST_CATEGORIES:
         raise InputError(

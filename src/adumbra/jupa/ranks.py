@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from adumbra.core.errors import InputError
 from adumbra.core.randomness import CoinsLike
-from adumbra.jupa.scoring import PublicModel, fit_folds
+from adumbra.jupa.features import Guard
+from adumbra.jupa.scoring import PublicModel, fit_public_model
 from adumbra.linalg.splits import folds
 
 __all__ = ["FOLDS", "Arrays", "CrossFitted", "Equaliser", "Integers", "Public", "Ranks", "Reals", "margin_of", "under"]
@@ -34,7 +35,7 @@ _FEWEST_REFERENCES = 5
 
 @dataclass(frozen=True, eq=False)
 class Public:
-    """Public records as numbers, with their classes."""
+    """Public records as numbers (NaN where one is missing), with their classes."""
 
     rows: Reals
     utility: Integers
@@ -64,6 +65,7 @@ class CrossFitted:
     """
 
     models: tuple[PublicModel, ...]
+    guards: tuple[Guard, ...]
     scores: Reals
     """Of the public records, each by the model that did not see it."""
     folds: Integers
@@ -73,25 +75,31 @@ class CrossFitted:
     @staticmethod
     def fit(kind: str, public: Public) -> CrossFitted:
         """Train the models."""
-        numbers = folds(public.seed, public.joint(), FOLDS)
-        scores = np.empty((len(public.rows), public.utilities))
+        # By privacy class alone: with the utility classes dealt out evenly too, what the other folds hold would say
+        # what this one holds, and a fresh record would no longer be like those of the fold.
+        numbers = folds(public.seed, public.privacy, FOLDS)
+        scores, spread = np.empty((len(public.rows), public.utilities)), np.ones(FOLDS)
+        models, guards = [], []
         for fold in range(FOLDS):
-            _check_classes(public, numbers != fold)
-        models = fit_folds(kind, public.rows, public.utility, public.utilities, numbers, seed=public.seed)
-        spread = np.ones(FOLDS)
-        for fold, model in enumerate(models):
             inside = numbers == fold
-            scores[inside] = model.scores(public.rows[inside])
+            _check_classes(public, ~inside)
+            guard = Guard.of(public.rows[~inside])
+            known, labels = guard.mend(public.rows[~inside]), public.utility[~inside]
+            seed = public.seed + f"/fold {fold}".encode()
+            model = fit_public_model(kind, known, labels, public.utilities, seed=seed)
+            scores[inside] = model.scores(guard.mend(public.rows[inside]))
             spread[fold] = margin_of(scores[inside]).std() or 1.0
-        return CrossFitted(tuple(models), scores, numbers, spread)
+            models.append(model)
+            guards.append(guard)
+        return CrossFitted(tuple(models), tuple(guards), scores, numbers, spread)
 
     def score(self, rows: Reals, fold: Integers) -> Reals:
         """Scores of records, each by the model of its fold."""
         out = np.empty((len(rows), self.scores.shape[1]))
-        for number, model in enumerate(self.models):
+        for number, (model, guard) in enumerate(zip(self.models, self.guards, strict=True)):
             mine = fold == number
             if mine.any():
-                out[mine] = model.scores(rows[mine])
+                out[mine] = model.scores(guard.mend(rows[mine]))
         return out
 
     def margin(self, rows: Reals, fold: Integers) -> Reals:
@@ -104,21 +112,23 @@ class CrossFitted:
 
     def mean_margin(self, rows: Reals) -> Reals:
         """The same, of all models together."""
-        each = [margin_of(model.scores(rows)) / unit for model, unit in zip(self.models, self.spread, strict=True)]
+        each = [self.margin(rows, np.full(len(rows), fold, dtype=np.int64)) for fold in range(len(self.models))]
         return np.asarray(np.mean(each, axis=0))
 
     def arrays(self) -> Arrays:
         """As plain arrays."""
         out: Arrays = {"scores": self.scores, "folds": self.folds, "spread": self.spread}
-        for i, model in enumerate(self.models):
-            out |= {f"model{i}.{key}": value for key, value in model.arrays().items()}
+        for i, (model, guard) in enumerate(zip(self.models, self.guards, strict=True)):
+            out |= {f"model{i}.{key}": value for key, value in (model.arrays() | guard.arrays()).items()}
         return out
 
     @staticmethod
     def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> CrossFitted:
         """Read back."""
-        models = tuple(PublicModel.from_arrays(under(f"model{i}.", arrays)) for i in range(len(arrays["spread"])))
-        return CrossFitted(models, arrays["scores"], arrays["folds"], arrays["spread"])
+        each = [under(f"model{i}.", arrays) for i in range(len(arrays["spread"]))]
+        guards = tuple(Guard.from_arrays(one) for one in each)
+        models = tuple(PublicModel.from_arrays({k: v for k, v in one.items() if k != "guard"}) for one in each)
+        return CrossFitted(models, guards, arrays["scores"], arrays["folds"], arrays["spread"])
 
 
 def _check_classes(public: Public, inside: NDArray[np.bool_]) -> None:
@@ -135,10 +145,12 @@ class Ranks:
     """The place of a score among public records of the same privacy class, to a few bins.
 
     `references[s][k]` are the sorted scores of the public records of class s in fold k. The bins have an edge where
-    the public share of the second utility class begins, so that the purpose is not blurred.
+    the public share of the second utility class begins, so that the purpose is not blurred; for the ranks of a fold
+    (`fold_edges[k]`) that is the share among the other folds.
     """
 
     references: tuple[tuple[Reals, ...], ...]
+    fold_edges: Reals
     edges: Reals
     base: float
     """The edge at which the utility classes part."""
@@ -157,20 +169,23 @@ class Ranks:
                     "give more public records, or group rare classes; resample needs fewer",
                 )
             references.append(each)
-        base = float(np.mean(public.utility == 0))
-        return Ranks(tuple(references), _edges(base, bins), base)
+        first = public.utility == 0
+        own_edges = [_edges(float(np.mean(first[folds_of != k])), bins) for k in range(FOLDS)]
+        base = float(np.mean(first))
+        return Ranks(tuple(references), np.stack(own_edges), _edges(base, bins), base)
 
     def bins(self, margin: Reals, privacy: Integers, fold: Integers, coins: CoinsLike) -> Integers:
         """The bin of every record: its rank among its class's references in its fold, ties at random."""
-        ranks = np.empty(len(margin))
+        out = np.zeros(len(margin), dtype=np.int64)
         luck = coins.uniform(len(margin))
         for s, each in enumerate(self.references):
             for k, reference in enumerate(each):
                 mine = (privacy == s) & (fold == k)
                 below = np.searchsorted(reference, margin[mine], side="left")
                 equal = np.searchsorted(reference, margin[mine], side="right") - below
-                ranks[mine] = (below + luck[mine] * (equal + 1)) / (len(reference) + 1)
-        return np.clip(np.searchsorted(self.edges, ranks, side="right") - 1, 0, len(self.edges) - 2).astype(np.int64)
+                rank = (below + luck[mine] * (equal + 1)) / (len(reference) + 1)
+                out[mine] = np.searchsorted(self.fold_edges[k][1:-1], rank, side="right")
+        return out
 
     def drawn(self, bins: Integers, coins: CoinsLike) -> Reals:
         """A rank in each bin; beside the edge where the utility classes part, in the part of it that is clear of it."""
@@ -182,17 +197,18 @@ class Ranks:
 
     def bound(self) -> float:
         """Accuracy of guessing one of equally likely classes from the bin, expected over the public records."""
-        share = np.diff(self.edges)
+        shares = np.diff(self.fold_edges, axis=1)
         far = []
         for each in self.references:
             sizes = np.array([len(reference) for reference in each])
-            far.append(float(np.mean([0.5 * np.sqrt(share * (1 - share) / (n + 2)).sum() for n in sizes])))
+            far.append(float(0.5 * np.sqrt(shares * (1 - shares) / (sizes[:, None] + 2)).sum(axis=1).mean()))
         return min(1.0, (1.0 + sum(far)) / len(far))
 
     def arrays(self) -> Arrays:
         """As plain arrays."""
         out: Arrays = {
             "edges": self.edges,
+            "fold_edges": self.fold_edges,
             "base": np.asarray(self.base),
             "classes": np.asarray(len(self.references)),
         }
@@ -206,7 +222,7 @@ class Ranks:
         references = tuple(
             tuple(arrays[f"reference{s}.{k}"] for k in range(FOLDS)) for s in range(int(arrays["classes"]))
         )
-        return Ranks(references, arrays["edges"], float(arrays["base"]))
+        return Ranks(references, arrays["fold_edges"], arrays["edges"], float(arrays["base"]))
 
 
 def _edges(base: float, bins: int) -> Reals:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from adumbra.core.errors import InputError
 from adumbra.core.randomness import CoinsLike, truthful
+from adumbra.jupa.features import Guard
 from adumbra.jupa.ranks import FOLDS, Arrays, CrossFitted, Equaliser, Integers, Public, Ranks, Reals, under
 from adumbra.jupa.recipe import Recipe
 from adumbra.jupa.scoring import PublicModel, fit_public_model, out_of_fold
@@ -64,14 +65,16 @@ class Step(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Subspace:
-    """Rows to K numbers: a kernel's features first, if there is one."""
+    """Rows to K numbers: mended by what public records hold, a kernel's features if there is one, then projected."""
 
+    guard: Guard
     projection: Projection
     kernel: KernelMap | None = None
 
     def apply(self, rows: Reals) -> Reals:
         """Projected rows, each number of unit variance on the public records."""
-        return self.projection.apply(rows if self.kernel is None else self.kernel.apply(rows))
+        mended = self.guard.mend(rows)
+        return self.projection.apply(mended if self.kernel is None else self.kernel.apply(mended))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -81,20 +84,23 @@ class Subspace:
     def arrays(self) -> Arrays:
         """As plain arrays."""
         kernel = {} if self.kernel is None else {f"kernel.{k}": v for k, v in self.kernel.arrays().items()}
-        return {f"projection.{k}": v for k, v in self.projection.arrays().items()} | kernel
+        return {f"projection.{k}": v for k, v in self.projection.arrays().items()} | kernel | self.guard.arrays()
 
     @staticmethod
     def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Subspace:
         """Read back."""
         kernel = under("kernel.", arrays)
         return Subspace(
-            Projection.from_arrays(under("projection.", arrays)), KernelMap.from_arrays(kernel) if kernel else None
+            Guard.from_arrays(arrays),
+            Projection.from_arrays(under("projection.", arrays)),
+            KernelMap.from_arrays(kernel) if kernel else None,
         )
 
 
 def fit_subspace(recipe: Recipe, public: Public) -> Subspace:
     """Learn the projection of a recipe."""
-    rows, kernel = public.rows, None
+    guard = Guard.of(public.rows)
+    rows, kernel = guard.mend(public.rows), None
     if recipe.kernel != "linear":
         kernel = kernel_map(recipe.kernel, rows, min(recipe.landmarks, len(rows)), None, public.seed)
         rows = kernel.apply(rows)
@@ -110,7 +116,7 @@ def fit_subspace(recipe: Recipe, public: Public) -> Subspace:
         rho1_prime=recipe.rho1_prime,
         seed=public.seed,
     )
-    return Subspace(projection, kernel)
+    return Subspace(guard, projection, kernel)
 
 
 # --------------------------------------------------------------------------------------------- without protection
@@ -216,14 +222,14 @@ class Resample:
 
     def unperturbed(self, rows: Reals) -> Reals:
         """The record itself, coded or projected."""
-        return rows if self.whole else self.subspace.apply(rows)
+        return self.subspace.guard.mend(rows) if self.whole else self.subspace.apply(rows)
 
     def draw(self, rows: Reals, privacy: Integers | None, coins: CoinsLike) -> Integers:
         """Which row of the pools stands for each record."""
         if self.equaliser is not None:
             said = self.equaliser.predict(rows, _needed(privacy), coins)
         elif self.model is not None:
-            said = self.model.predict(rows)
+            said = self.model.predict(self.subspace.guard.mend(rows))
         else:
             raise TypeError("resampling needs a model")
         if self.epsilon > 0:
@@ -312,14 +318,13 @@ def _fit_resample(recipe: Recipe, public: Public, subspace: Subspace) -> Resampl
     origin = np.concatenate(order)
     table = np.zeros((public.utilities, public.privacies))
     np.add.at(table, (said, public.privacy), 1.0 / len(said))
-    rows = public.rows[origin] if recipe.whole else subspace.apply(public.rows[origin])
+    known = subspace.guard.mend(public.rows)
+    rows = known[origin] if recipe.whole else subspace.apply(public.rows[origin])
     plain = not recipe.equalise
     return Resample(
         subspace,
         recipe.whole,
-        fit_public_model(recipe.model, public.rows, public.utility, public.utilities, seed=public.seed)
-        if plain
-        else None,
+        fit_public_model(recipe.model, known, public.utility, public.utilities, seed=public.seed) if plain else None,
         None if plain else Equaliser.fit(models, public),
         recipe.epsilon or 0.0,
         public.privacies,
