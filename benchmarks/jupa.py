@@ -41,7 +41,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from adumbra.audit.adversaries import WITHIN, SeededCoins, attack_jupa, train_and_score
+from adumbra.audit.adversaries import ADVERSARIES, READER, WITHIN, SeededCoins, attack_jupa, train_and_score
 from adumbra.audit.frontier_picture import frontier_svg
 from adumbra.core.randomness import PublicSeed
 from adumbra.jupa.features import Features, Target
@@ -466,7 +466,7 @@ def shown(rows: Sequence[Row], measure: str) -> str:
 
 def strongest(rows: Sequence[Row], tag: str) -> float:
     """The highest mean over repetitions of one kind of adversary."""
-    return max((spread(rows, f"{tag} {model}")[0] for model in ("svm", "forest", "boosting")), key=_known)
+    return max((spread(rows, f"{tag} {model}")[0] for model in (*ADVERSARIES, READER)), key=_known)
 
 
 def _known(value: float) -> float:
@@ -500,7 +500,7 @@ def table(name: str, rows: Sequence[Row]) -> str:
         fine = sum("utility fine" in row for row in found)
         adaptive = " / ".join(
             "-" if not count else f"{mean:.1f}"
-            for mean, _, count in (spread(found, f"fine {model}") for model in ("svm", "forest", "boosting"))
+            for mean, _, count in (spread(found, f"fine {model}") for model in ADVERSARIES)
         )
         lines.append(
             [
