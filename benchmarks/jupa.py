@@ -583,9 +583,9 @@ def frontier_page(rows: Sequence[Row]) -> str:
     parts = [
         "# Which releases hold\n\n"
         "Per cent, mean ± standard deviation over n fresh splits. Service: trained on unperturbed records. A release\n"
-        "holds if the worst adaptive adversary (highest of SVM, forest and boosting on the owner's records, mean over\n"
-        'splits) is at most 3 points above chance. "Strongest kind" is the highest mean of one kind of adversary: the\n'
-        "same without the point that choosing the highest on each split adds."
+        "holds if the worst adaptive adversary (highest of SVM, forest, boosting and one that reads pools and bins off a\n"
+        'row, on the owner\'s records; mean over splits) is at most 3 points above chance. "Strongest kind" is the\n'
+        "highest mean of one kind of adversary: the same without the point that choosing the highest on each split adds."
     ]
     heads = ["release", "n", "service", "service retrained", "papers' adversary", "worst adaptive", "strongest kind"]
     heads += ["not reached", "holds"]

@@ -28,7 +28,7 @@ from adumbra.core.release import ReleaseFolder, UtilityFolder, open_folder
 from adumbra.jupa import apply as apply_module
 from adumbra.jupa import local, ranks
 from adumbra.jupa.apply import apply_jupa
-from adumbra.jupa.features import Features, Target
+from adumbra.jupa.features import Features, Guard, Target
 from adumbra.jupa.model import JupaModel, batches_of, fit_jupa
 from adumbra.jupa.ranks import FOLDS, CrossFitted, Equaliser, Public, Ranks
 from adumbra.jupa.recipe import RELEASES, Recipe
@@ -183,11 +183,26 @@ def test_numbers_and_categories():
     rows = book.encode(public)
     assert rows.mean(axis=0) == pytest.approx(0)
     assert rows.std(axis=0) == pytest.approx(1)
+    guard = Guard.of(rows)
+    assert (guard.mend(rows) == rows).all()
     odd = book.encode(pl.DataFrame({"n": [-1e9, 1e9, None, math.nan, math.inf, 10.0], "c": ["x"] * 5 + ["new"]}))
-    assert odd[:2, 0] == pytest.approx(rows[[0, 2], 0])  # beyond the public range counts as its end
-    assert odd[2:5, 0].tolist() == [0, 0, 0]  # nothing, or no number, is the mean
+    assert np.isnan(odd[2:5, 0]).all()
     assert odd[5, 1:] == pytest.approx((0 - book.mean[1:]) / book.deviation[1:])  # an unknown category is no place
-    assert np.isfinite(odd).all()
+    mended = guard.mend(odd)
+    assert mended[:2, 0] == pytest.approx(rows[[0, 2], 0])  # beyond the public range counts as its end
+    assert mended[2:5, 0] == pytest.approx(0)  # nothing, or no number, is the mean
+    assert mended[5] == pytest.approx(odd[5])
+    assert np.isfinite(mended).all()
+
+
+def test_a_guard_makes_one_thing_of_all_that_its_records_do_not_know():
+    """A value that only the left-out records hold is to the others what a value that nobody holds is."""
+    known = np.array([[0.0, 5.0, np.nan], [0.0, 7.0, np.nan], [0.0, np.nan, np.nan]])
+    guard = Guard.of(known)
+    mended = guard.mend(np.array([[30.0, 99.0, 4.0], [0.0, np.nan, np.nan], [-1.0, -99.0, -4.0]]))
+    assert mended.tolist() == [[0.0, 7.0, 0.0], [0.0, 6.0, 0.0], [0.0, 5.0, 0.0]]
+    again = Guard.from_arrays(guard.arrays())
+    assert again.mend(known).tobytes() == guard.mend(known).tobytes()
 
 
 def test_the_code_of_a_record_depends_on_it_alone():
@@ -227,14 +242,17 @@ def test_blanks_are_nothing(blank):
     book = Features.fit(public, columns=["n", "c"])
     assert [code.kind for code in book.codes] == ["number", "category"]
     assert book.codes[1].values == ("x", "y")
-    assert book.encode(public)[2, 0] == 0.0
+    coded = book.encode(public)
+    assert np.isnan(coded[2, 0])
+    assert Guard.of(coded).mend(coded)[2, 0] == pytest.approx(0)
     with pytest.raises(InputError, match="without one"):
         Target.fit(public, ["c"], "privacy")
 
 
 def test_a_column_that_does_not_vary_is_nothing():
     book = Features.fit(pl.DataFrame({"n": [7, 7, 7]}), columns=["n"])
-    assert book.encode(pl.DataFrame({"n": [7, 8, None]})).tolist() == [[0.0]] * 3
+    guard = Guard.of(book.encode(pl.DataFrame({"n": [7, 7, 7]})))
+    assert guard.mend(book.encode(pl.DataFrame({"n": [7, 8, None]}))).tolist() == [[0.0]] * 3
 
 
 @pytest.mark.parametrize(
@@ -423,6 +441,8 @@ def test_labels_are_not_looked_at_where_they_are_not_needed(model_of, name):
     assert same_release(model.release_rows(PRIVATE, Fixed()), before)
     garbage = PRIVATE.with_columns(secret=pl.lit("what?"), wants=pl.lit(None))
     assert same_release(model.release_rows(garbage, Fixed()), before)
+    known = model.step.apply(model.features.encode(BLIND), model.labels_of(PRIVATE, "privacy"), Fixed(), None)
+    assert known.rows.tobytes() == before.rows.tobytes()  # not even where somebody hands it over
 
 
 @pytest.mark.parametrize("name", ["respond", "repair", "equalise"])
@@ -593,7 +613,7 @@ def scoring(weights) -> PublicModel:
 @pytest.fixture
 def given_scores(monkeypatch):
     """The score of a record is its one number, whatever the public records: thousands of public tables are cheap."""
-    monkeypatch.setattr(ranks, "fit_folds", lambda *args, **options: [scoring([[1.0]])] * FOLDS)
+    monkeypatch.setattr(ranks, "fit_public_model", lambda *args, **options: scoring([[1.0]]))
 
 
 def public_of(scores, utility, privacy, seed=b"p", privacies=2, utilities=2):
@@ -601,11 +621,11 @@ def public_of(scores, utility, privacy, seed=b"p", privacies=2, utilities=2):
     return Public(rows, utility, privacy, [utility], [privacy], utilities, privacies, seed)
 
 
-def masses(found, values, chances, privacy, fold):
-    """The exact chance of each bin for a record of a class and fold whose score is one of `values`."""
+def masses(found, margins, chances, privacy, fold):
+    """The exact chance of each bin for a record of a class and fold whose margin is one of several."""
     lucks = (np.arange(40) + 0.5) / 40
-    grid = np.repeat(values, len(lucks))
-    coins = Told(uniform=[np.tile(lucks, len(values))])
+    grid = np.repeat(margins, len(lucks))
+    coins = Told(uniform=[np.tile(lucks, len(margins))])
     bins = found.bins(grid, np.full(len(grid), privacy), np.full(len(grid), fold), coins)
     weights = np.repeat(chances, len(lucks)) / len(lucks)
     return np.bincount(bins, weights, minlength=len(found.edges) - 1)
@@ -614,23 +634,22 @@ def masses(found, values, chances, privacy, fold):
 def studied(draws, bins, made, law, rng):
     """Over many public tables: distances of the bins' chances from their shares, errors, bounds and accuracies.
 
-    `law(references, unit, privacy)` gives scores that fall into every place there is, in the models' unit, with the
-    chance of each in the population.
+    `law(privacy, cuts)` gives a score in every place between the cuts, with its chance in the population.
     """
     distance, error, bounds, accuracy = [], [], [], []
     for draw in range(draws):
         public = made(rng, draw)
         models = CrossFitted.fit("linear", public)
         found = Ranks.fit(models.public_margin(), models.folds, public, bins)
-        share = np.diff(found.edges)
-        each = np.array(
-            [
-                [masses(found, *law(found.references[s][k], models.spread[k], s), s, k) for k in range(FOLDS)]
-                for s in range(2)
-            ]
-        )
-        distance.append(0.5 * np.abs(each - share).sum(axis=2).mean(axis=1))
-        error.append((each.mean(axis=1) - share)[:, :-1])
+        shares = np.diff(found.fold_edges, axis=1)
+        each = np.zeros((2, *shares.shape))
+        for s, k in itertools.product(range(2), range(FOLDS)):
+            guard = models.guards[k]
+            scores, chances = law(s, [*found.references[s][k] * models.spread[k], guard.low[0], guard.high[0]])
+            margins = models.margin(np.asarray(scores)[:, None], np.full(len(scores), k))
+            each[s, k] = masses(found, margins, chances, s, k)
+        distance.append(0.5 * np.abs(each - shares).sum(axis=2).mean(axis=1))
+        error.append((each - shares).mean(axis=1)[:, :-1])
         bounds.append(found.bound())
         accuracy.append(each.mean(axis=1).max(axis=0).sum() / 2)
     return np.array(distance), np.array(error), np.array(bounds), np.array(accuracy)
@@ -645,9 +664,10 @@ def test_ranks_tell_no_more_than_the_bound_and_not_much_less(given_scores, bins)
         scores = rng.random(200) * np.where(s == 1, 3.0, 1.0)
         return public_of(scores, (rng.random(200) < 0.4).astype(int), s, seed=bytes([draw % 256, draw // 256]))
 
-    def law(references, unit, privacy):
-        ends = np.concatenate([[0.0], references * unit, [3.0 if privacy else 1.0]])
-        return (ends[1:] + ends[:-1]) / 2 / unit, np.diff(ends) / ends[-1]
+    def law(privacy, cuts):
+        width = 3.0 if privacy else 1.0
+        ends = np.unique(np.clip([0.0, *cuts, width], 0.0, width))
+        return (ends[1:] + ends[:-1]) / 2, np.diff(ends) / width
 
     distance, error, bounds, accuracy = studied(200, bins, made, law, np.random.default_rng(1))
     stated = (2 * bounds.mean() - 1) / 2  # of a class and fold
@@ -668,8 +688,8 @@ def test_ties_are_broken_so_that_bins_keep_their_shares(given_scores):
         scores = np.array([rng.choice(values, p=chances[k]) for k in s])
         return public_of(scores, (rng.random(200) < 0.45).astype(int), s, seed=bytes([draw % 256, draw // 256]))
 
-    def law(references, unit, privacy):
-        return values / unit, chances[privacy]
+    def law(privacy, cuts):
+        return values, chances[privacy]
 
     distance, error, bounds, accuracy = studied(150, 2, made, law, np.random.default_rng(2))
     assert distance.mean() <= (2 * bounds.mean() - 1) / 2
@@ -689,7 +709,9 @@ def test_the_bound_against_the_gaps_of_a_uniform_sample(references, edges):
     at = np.array([np.interp(edges, ranks_at, height) for height in heights])
     distance = 0.5 * np.abs(np.diff(at, axis=1) - np.diff(edges)).sum(axis=1).mean()
     each = tuple(np.zeros(references) for _ in range(FOLDS))
-    stated = 2 * Ranks((each, each), np.array(edges)).bound() - 1  # of two classes together
+    stated = (
+        2 * Ranks((each, each), np.tile(edges, (FOLDS, 1)), np.array(edges), edges[1]).bound() - 1
+    )  # of two classes together
     assert distance <= stated / 2
     assert distance >= stated / 4
 
@@ -705,13 +727,19 @@ def test_an_edge_lies_where_the_utility_classes_part(base, bins):
 
 
 def test_the_edge_is_the_public_share_of_the_first_class(model_of):
-    share = float((PUBLIC["wants"] == "no").mean())
-    assert share in model_of("repair").step.ranks.edges
-    assert share in model_of("equalise").step.equaliser.ranks.edges
+    first = (PUBLIC["wants"] == "no").to_numpy()
+    for found, numbers in (
+        (model_of("repair").step.ranks, model_of("repair").step.models.folds),
+        (model_of("equalise").step.equaliser.ranks, model_of("equalise").step.equaliser.models.folds),
+    ):
+        assert found.base == first.mean()
+        assert found.base in found.edges
+        for fold in range(FOLDS):  # the fold's own records have no say in where their ranks are cut
+            assert first[numbers != fold].mean() in found.fold_edges[fold]
 
 
 def test_a_fold_is_scored_by_the_model_that_left_it_out(monkeypatch):
-    """Labels of a fold's records changed: its own model, and so their scores, stay; every other model changes."""
+    """Whatever becomes of a fold's records, its own model stays as it is; every other model changes."""
     rng = np.random.default_rng(9)
     rows = rng.normal(size=(150, 2))
     utility = (rng.random(150) < 0.5).astype(int)
@@ -719,20 +747,53 @@ def test_a_fold_is_scored_by_the_model_that_left_it_out(monkeypatch):
     numbers = np.arange(150) // 2 % FOLDS
     monkeypatch.setattr(ranks, "folds", lambda *args: numbers)
 
-    def fitted(labels):
-        return CrossFitted.fit("linear", public_of(rows, labels, privacy))
+    def fitted(records, labels):
+        return CrossFitted.fit("linear", public_of(records, labels, privacy))
 
-    before = fitted(utility)
+    before = fitted(rows, utility)
     for fold in (0, 3):
-        after = fitted(np.where(numbers == fold, 1 - utility, utility))
         mine = numbers == fold
-        assert (after.scores[mine] == before.scores[mine]).all()
-        assert (before.scores[mine] == before.models[fold].scores(rows[mine])).all()
-        assert all((after.scores[numbers == k] != before.scores[numbers == k]).any() for k in range(FOLDS) if k != fold)
+        others = [numbers == k for k in range(FOLDS) if k != fold]
+        for changed in (
+            fitted(rows, np.where(mine, 1 - utility, utility)),
+            fitted(np.where(mine[:, None], 100.0 * rows, rows), utility),
+            fitted(np.where(mine[:, None], np.nan, rows), utility),
+        ):
+            one, other = (models.models[fold].arrays() | models.guards[fold].arrays() for models in (before, changed))
+            assert all(one[name].tobytes() == other[name].tobytes() for name in one)
+            assert all((changed.scores[k] != before.scores[k]).any() for k in others)
+        assert (before.scores[mine] == before.models[fold].scores(before.guards[fold].mend(rows[mine]))).all()
     # and a private record of a fold meets the same model as the references of that fold
-    fold = np.full(150, 3)
-    assert (before.score(rows, fold) == before.models[3].scores(rows)).all()
+    assert (before.score(rows, np.full(150, 3)) == before.models[3].scores(before.guards[3].mend(rows))).all()
     assert before.margin(rows, numbers) == pytest.approx(before.public_margin())
+
+
+@pytest.mark.parametrize("kind", ["linear", "kernel"])
+def test_rare_values_do_not_tell_references_from_records(kind):
+    """One privacy class has a name of its own for everybody: each reference's is unknown to its model, and must be to
+    it what the unheard-of name of a private record is. A kernel would see references far away from all records."""
+
+    def named(rows, seed):
+        frame = table(rows, seed)
+        names = [f"n{seed}.{i}" if secret == "M" else "same" for i, secret in enumerate(frame["secret"])]
+        return frame.with_columns(name=pl.Series(names))
+
+    recipe = Recipe("wants", "secret", release="repair", model=kind)
+    model = fit_jupa(named(400, 1), recipe, seed=SEED)
+    fresh = named(2000, 2)
+    up = model.release_rows(fresh, Fixed()).rows[:, 0] >= 0
+    labels = model.labels_of(fresh, "privacy")
+    rates = np.array([up[labels == s].mean() for s in (0, 1)])
+    assert (rates.max() + (1 - rates).max()) / 2 <= model.step.bound()
+
+
+def test_utility_labels_have_no_say_in_the_folds(given_scores):
+    """Dealt out evenly, they would make a fold's records more alike than fresh ones are."""
+    rng = np.random.default_rng(4)
+    scores, utility, privacy = rng.random(100), np.arange(100) // 2 % 2, np.arange(100) % 2
+    one = CrossFitted.fit("linear", public_of(scores, utility, privacy))
+    other = CrossFitted.fit("linear", public_of(scores, rng.permutation(utility), privacy))
+    assert (one.folds == other.folds).all()
 
 
 def test_privacy_classes_too_small_to_rank(given_scores):
@@ -782,16 +843,16 @@ def test_the_score_is_drawn_anew_inside_its_bin(model_of):
 def test_repaired_scores_are_the_average_of_the_classes_at_a_uniform_rank(model_of):
     model = model_of("repair")
     step = model.step
-    many = pl.concat([table(500, 12)] * 8)
-    released = np.sort(model.release_rows(many, Coins()).rows[:, 0])
-    at = step.ranks.drawn(np.full(20_000, 1), Coins())
-    assert stats.kstest(at, "uniform", (step.ranks.edges[1], step.ranks.edges[2] - step.ranks.edges[1])).pvalue > 1e-3
-    for rank in (0.1, step.base, 0.9):
+    for number, (low, high) in enumerate(itertools.pairwise(step.ranks.edges)):
+        clear = ranks._CLEAR * (high - low)  # beside the edge where the utility classes part
+        start, end = low + clear * (low == step.ranks.base), high - clear * (high == step.ranks.base)
+        at = step.ranks.drawn(np.full(20_000, number), Coins())
+        assert stats.kstest(at, "uniform", (start, end - start)).pvalue > ONE_IN_A_THOUSAND
+    for rank in (0.1, step.ranks.base, 0.9):
         mean = np.mean([np.quantile(q, rank) for q in step.quantiles])
-        zero = np.mean([np.quantile(q, step.base) for q in step.quantiles])
+        zero = np.mean([np.quantile(q, step.ranks.base) for q in step.quantiles])
         assert step._value(np.array([rank]))[0] == pytest.approx((mean - zero) / step.scale)
-    assert (released < 0).mean() == pytest.approx(step.base, abs=0.1)
-    assert step._value(np.array([step.base]))[0] == 0.0
+    assert step._value(np.array([step.ranks.base]))[0] == 0.0
 
 
 @pytest.mark.parametrize("privacies", [2, 3])
@@ -860,7 +921,7 @@ def many_classes(rng, chances, rows, seed):
 
 
 def test_equalised_predictions_of_many_classes_keep_the_bound(monkeypatch):
-    monkeypatch.setattr(ranks, "fit_folds", lambda *args, **options: [scoring(np.eye(3))] * FOLDS)
+    monkeypatch.setattr(ranks, "fit_public_model", lambda *args, **options: scoring(np.eye(3)))
     rng = np.random.default_rng(5)
     chances = np.array([[0.6, 0.3, 0.1], [0.2, 0.3, 0.5]])
     accuracy, bounds = [], []

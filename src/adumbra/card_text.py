@@ -110,6 +110,8 @@ def _table(title: str, rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _questions(card: Card) -> list[str]:
+    if not card.answers and "coordinates" in card.parameters:
+        return ["Each row is one person's own, with noise: any tool reads it; allow for the noise stated above."]
     if not card.answers:
         return [
             "Anything that is asked of a table: its columns are those of the schema, and any tool reads it. Its rows "

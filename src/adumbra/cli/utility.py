@@ -14,6 +14,9 @@ from adumbra.cli.output import Reporter, emit, emit_json, note, print_markdown, 
 from adumbra.core.errors import InputError
 
 if TYPE_CHECKING:
+    import polars as pl
+
+    from adumbra.jupa.features import Target
     from adumbra.jupa.recipe import Recipe
 
 __all__ = ["app"]
@@ -232,9 +235,14 @@ def tradeoff(
         raise InputError("an --out that does not exist yet", f"{out} exists", "choose another name")
     opened = open_table(public, delimiter=delimiter)
     frame = pl.concat(opened.batches(opened.columns))
-    classes = len(Target.fit(frame, utility, "utility").classes)
-    recipes = _with(default_recipes(utility, privacy, classes, quick=quick), model, encoding, tuple(drop or ()))
+    target = Target.fit(frame, utility, "utility")
+    recipes = default_recipes(utility, privacy, len(target.classes), quick=quick)
     with Reporter("fits") as reporter:
+        if model == "auto":  # settled once: every recipe of every split would compare the same models again
+            reporter("choosing a model", 0, 0)
+            model = _best_model(frame, target, {*utility, *privacy, *(drop or ())}, encoding)
+            note(f"the utility is predicted by the {model} model")
+        recipes = _with(recipes, model, encoding, tuple(drop or ()))
         found = frontier(frame, recipes, splits=splits, seed=seed, quick=quick, progress=reporter)
     _write(out, {"tradeoff.svg": found.svg(), "tradeoff.csv": found.to_csv(), "tradeoff.json": found.to_json()})
     if json:
@@ -261,6 +269,18 @@ def tradeoff(
             note(f"not tried: {label} ({reason})")
         emit(f"{STATEMENT} {CAUTION}\n")
     note(f"picture and tables in {out}")
+
+
+def _best_model(frame: pl.DataFrame, target: Target, left_out: set[str], encoding: str) -> str:
+    """The kind of model that predicts the utility class best, by cross-validation."""
+    from adumbra.jupa.features import Features, Guard
+    from adumbra.jupa.scoring import fit_public_model
+
+    rows = Features.fit(
+        frame, columns=[name for name in frame.columns if name not in left_out], encoding=encoding
+    ).encode(frame)
+    known = Guard.of(rows).mend(rows)
+    return fit_public_model("auto", known, target.of(frame), len(target.classes), seed=b"tradeoff").kind
 
 
 def _with(recipes: list[Recipe], model: str, encoding: str, drop: tuple[str, ...]) -> list[Recipe]:

@@ -114,7 +114,11 @@ def _laplace(
     say: Progress,
 ) -> ReleaseFolder:
     rows = np.concatenate([model.unperturbed(frame) for frame in batches_of(table, model)])
-    job = local.job_of(rows, model.columns, model.recipe.clip, model.recipe.epsilon or 0.0, name)
+    made_by = (
+        f"records projected by {model.recipe.projection} to serve {', '.join(model.utility.columns)}; model sha256 "
+        f"{model.fingerprint()}"
+    )
+    job = local.job_of(rows, model.columns, model.recipe.clip, model.recipe.epsilon or 0.0, name, made_by)
     return pipeline.release(job, target, ledger=ledger, csv=csv, signing_key=key, progress=say)[0]
 
 

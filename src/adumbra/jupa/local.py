@@ -6,6 +6,8 @@ neighbouring tables. What is left is an ordinary release of a narrow table (`mec
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -21,13 +23,18 @@ __all__ = ["job_of", "simulated"]
 Reals = NDArray[np.float64]
 
 
-def job_of(rows: Reals, columns: tuple[str, ...], clip: float, epsilon: float, name: str) -> pipeline.Job:
-    """A release of projected records, each number cut to `clip` in size; everything is checked, nothing measured."""
+def job_of(
+    rows: Reals, columns: tuple[str, ...], clip: float, epsilon: float, name: str, made_by: str | None = None
+) -> pipeline.Job:
+    """A release of projected records, each number cut to `clip` in size; everything is checked, nothing measured.
+
+    `made_by` says on the card where the projection comes from.
+    """
     box = {"kind": "number", "low": -clip, "high": clip}
     schema = Schema.from_dict({"columns": dict.fromkeys(columns, box)})
     table = open_table(pl.DataFrame(dict(zip(columns, np.clip(rows, -clip, clip).T, strict=True))))
     budget = Budget(epsilon, 0.0, Unit.ROW, Relation.REPLACE)
-    return pipeline.prepare(table, schema, NoisyRows(), budget, name=name)
+    return replace(pipeline.prepare(table, schema, NoisyRows(), budget, name=name), choice=made_by)
 
 
 def simulated(job: pipeline.Job) -> Reals:

@@ -101,7 +101,7 @@ def _resample(
                 "so no epsilon is stated for it: the response alone would have "
                 f"epsilon = {recipe.epsilon:g}."
             )
-        return promise, to_whom, caution
+        return promise, to_whom, caution + " Releasing a record again adds its epsilon again."
     promise = f"{common} and of a privacy class drawn without looking at the record. "
     if recipe.equalise:
         promise += (
@@ -110,6 +110,7 @@ def _resample(
             "average over the draw of the public records. Nothing is promised for other populations, or for one person "
             "about whom more is known."
         )
+        caution += " The bound holds for one release of a record; a second one draws another fold and tells more."
         return promise, "Records of the same population as the public ones, on average.", caution
     promise += (
         "What the released record says about the privacy label is what the predicted class says: on public records the "
@@ -126,7 +127,8 @@ def _repair(recipe: Recipe, utilities: int, privacies: int, bound: float | None,
         "average over the draw of the public records.",
         "Records of the same population as the public ones, on average; the owner must know their privacy class.",
         "It fails if private and public records come from different populations. More bins tell more. Where the "
-        "score says nothing about the label, repairing it can only add a leak: try it with adumbra audit jupa.",
+        "score says nothing about the label, repairing it can only add a leak: try it with adumbra audit jupa. It "
+        "holds for one release of a record; a second one draws another fold and tells more.",
     )
 
 

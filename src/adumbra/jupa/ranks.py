@@ -257,10 +257,16 @@ class Equaliser:
         counts = np.bincount(public.privacy, minlength=public.privacies) // FOLDS
         if public.utilities == 2:
             return Equaliser(models, Ranks.fit(models.public_margin(), models.folds, public, 2), None, counts)
-        said = models.scores.argmax(axis=1)
-        table = np.zeros((public.privacies, public.utilities))
-        np.add.at(table, (public.privacy, said), 1.0)
-        rates = table / table.sum(axis=1, keepdims=True)
+        # a record draws its fold, each equally likely, so that folds count alike whatever their size
+        table = np.zeros((FOLDS, public.privacies, public.utilities))
+        np.add.at(table, (models.folds, public.privacy, models.scores.argmax(axis=1)), 1.0)
+        if table.sum(axis=2).min() == 0:
+            raise InputError(
+                f"at least {FOLDS} public records of every privacy class to equalise over",
+                "fewer of one class",
+                "give more public records, or group rare classes",
+            )
+        rates = (table / table.sum(axis=2, keepdims=True)).mean(axis=0)
         return Equaliser(models, None, _flips(rates), counts)
 
     def predict(self, rows: Reals, privacy: Integers, coins: CoinsLike) -> Integers:
