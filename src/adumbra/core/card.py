@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -94,7 +94,7 @@ class UtilityCard(_Frozen):
     """The card of a utility-aware release: it serves one purpose, hides another, and is not differentially private."""
 
     format: str = UTILITY_FORMAT
-    differential_privacy: bool = False
+    differential_privacy: Literal[False] = False
     release_id: str
     created: str
     library: str

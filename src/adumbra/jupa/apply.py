@@ -60,10 +60,10 @@ def apply_jupa(
     key = None if signing_key is None else read_signing_key(signing_key)
     if out is not None:
         check_target(Path(out))
-    target = Path(tempfile.mkdtemp(prefix="adumbra-")) / "release" if out is None else Path(out)
     opened = open_table(table, delimiter=delimiter)
     title = name or opened.name
     total = opened.count()
+    target = Path(tempfile.mkdtemp(prefix="adumbra-")) / "release" if out is None else Path(out)
     try:
         if fitted.recipe.release == "laplace":
             return _laplace(fitted, opened, title, target, ledger, csv, key, say)

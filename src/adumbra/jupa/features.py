@@ -41,12 +41,14 @@ def as_text(cells: pl.Series) -> pl.Series:
     else:
         text = cells.cast(pl.String)
     text = text.str.strip_chars()
+    # as frames and other programs write yes and no
+    text = text.replace({"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"})
     return text.set(text.str.to_lowercase().is_in(_BLANK).fill_null(False), None)
 
 
 def _as_numbers(cells: pl.Series) -> Reals:
     """Numbers, NaN where there is none."""
-    if not (cells.dtype.is_numeric() or cells.dtype == pl.Boolean):
+    if not cells.dtype.is_numeric():
         cells = as_text(cells)
     found = cells.cast(pl.Float64, strict=False).to_numpy().astype(np.float64)
     return np.where(np.isfinite(found), found, np.nan)
@@ -270,7 +272,7 @@ def _code(cells: pl.Series) -> _Code:
     filled = text.is_not_null().to_numpy()
     if not filled.any():
         raise InputError("something in every column", f"column {cells.name!r} is empty", f"use --drop {cells.name}")
-    if np.isfinite(numbers[filled]).all():
+    if cells.dtype != pl.Boolean and np.isfinite(numbers[filled]).all():
         return _Code(cells.name, "number")
     values = tuple(sorted(text.drop_nulls().unique().to_list()))
     if len(values) > _MOST_CATEGORIES:

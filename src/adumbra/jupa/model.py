@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from adumbra.core.errors import InputError
 from adumbra.core.randomness import Coins, CoinsLike, PublicSeed
-from adumbra.core.release import sha256
 from adumbra.jupa import local
 from adumbra.jupa.features import Features, Target
 from adumbra.jupa.promises import Words, words_of
 from adumbra.jupa.ranks import Public
 from adumbra.jupa.recipe import Recipe
 from adumbra.jupa.releases import Resample, Step, fit_step, step_from_arrays
+from adumbra.linalg.rows import one_thread_each
 from adumbra.publish import check_target, staged
 from adumbra.table.read import Table, open_table
 
@@ -36,6 +36,7 @@ Progress = Callable[[str, int, int], None]
 
 FORMAT = "adumbra-jupa/1"
 _MODEL, _ARRAYS, _RECORDS = "model.json", "model.npz", "records.parquet"
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, EOFError, zipfile.BadZipFile)
 _MOST_PUBLIC = 100_000
 """Public records that are learnt from; of more, that many are drawn."""
 
@@ -82,7 +83,7 @@ class JupaModel:
     @cached_property
     def words(self) -> Words:
         """What the release promises, and to whom."""
-        told = self.step.told if isinstance(self.step, Resample) else None
+        told = self.step.told if isinstance(self.step, Resample) and not self.recipe.equalise else None
         return words_of(self.recipe, len(self.utility.classes), len(self.privacy.classes), self.step.bound(), told)
 
     @property
@@ -138,7 +139,10 @@ class JupaModel:
 
     def fingerprint(self) -> str:
         """One hash over everything that was learnt, so that a card names its model."""
-        digest = hashlib.sha256(json.dumps([self.recipe.to_dict(), self.features.to_dict()]).encode())
+        said = [self.recipe.to_dict(), self.features.to_dict(), self.utility.to_dict(), self.privacy.to_dict()]
+        digest = hashlib.sha256(json.dumps([*said, self.seed.hex, self.public_rows]).encode())
+        if self.records is not None:
+            digest.update(self.records.write_csv().encode())
         for name, array in sorted(self.step.arrays().items()):
             digest.update(name.encode() + str(array.dtype).encode() + str(array.shape).encode())
             digest.update(np.ascontiguousarray(array).tobytes())
@@ -160,11 +164,10 @@ class JupaModel:
                 "public_rows": self.public_rows,
                 "seed": {"value": self.seed.hex, "origin": self.seed.origin},
                 "promise": self.promise,
-                "arrays_sha256": sha256(partial / _ARRAYS),
+                "sha256": self.fingerprint(),
             }
             if self.records is not None:
                 self.records.write_parquet(partial / _RECORDS)
-                content["records_sha256"] = sha256(partial / _RECORDS)
             text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
             (partial / _MODEL).write_text(text, encoding="utf-8")
             check_target(place)
@@ -181,15 +184,12 @@ class JupaModel:
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise InputError(f"a model of format {FORMAT}", f"{path}", "fit it again with this version of adumbra")
         try:
-            for name, key in ((_ARRAYS, "arrays_sha256"), (_RECORDS, "records_sha256")):
-                if key in content and sha256(path / name) != content[key]:
-                    raise InputError(f"the {name} that the model was written with", f"{path}", "fit it again")
             with np.load(path / _ARRAYS, allow_pickle=False) as stored:
                 arrays = {name: stored[name] for name in stored.files}
-            records = pl.read_parquet(path / _RECORDS) if "records_sha256" in content else None
             recipe = Recipe.from_dict(content["recipe"])
+            records = pl.read_parquet(path / _RECORDS) if recipe.whole else None
             seed = PublicSeed(bytes.fromhex(content["seed"]["value"]), content["seed"]["origin"])
-            return JupaModel(
+            model = JupaModel(
                 recipe,
                 Features.from_dict(content["features"]),
                 Target.from_dict(content["utility"]),
@@ -199,8 +199,14 @@ class JupaModel:
                 int(content["public_rows"]),
                 records,
             )
-        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, pl.exceptions.PolarsError):
-            raise InputError("a whole model folder", f"{path}, parts of which do not read", "fit it again") from None
+            whole = model.fingerprint() == content["sha256"] and model.promise == content["promise"]
+        except InputError:
+            raise
+        except (*_UNREADABLE, pl.exceptions.PolarsError):
+            whole = False
+        if not whole:
+            raise InputError("a model folder as it was written", f"{path}, which was changed", "fit it again")
+        return model
 
 
 def _frame(columns: tuple[str, ...], rows: Reals) -> pl.DataFrame:
@@ -220,8 +226,11 @@ def fit_jupa(
     Everything learnt is public and goes into the model: means, categories, public records that may be drawn. At most
     100,000 records are used. `seed` makes the fit repeatable; it is public too.
     """
-    say = progress or _silent
-    seed = seed or PublicSeed.fresh()
+    with one_thread_each():  # threads of the linear algebra would wait for each other on a busy machine
+        return _fitted(public, recipe, seed or PublicSeed.fresh(), delimiter, progress or _silent)
+
+
+def _fitted(public: Any, recipe: Recipe, seed: PublicSeed, delimiter: str | None, say: Progress) -> JupaModel:
     table = open_table(public, delimiter=delimiter)
     say("reading the public table", 0, 0)
     frame = _some_rows(pl.concat(table.batches(table.columns)), seed)

@@ -44,6 +44,8 @@ def words_of(recipe: Recipe, utilities: int, privacies: int, bound: float | None
         "laplace": _laplace,
     }[recipe.release](recipe, utilities, privacies, bound, told)
     respond = recipe.release == "respond" and not recipe.equalise
+    if respond:
+        bound = None  # it would hold if predictions said nothing, and `told` says whether they do
     if recipe.release == "laplace":
         factor = math.exp(recipe.epsilon or 0.0)
         bound = factor / (factor + privacies - 1)

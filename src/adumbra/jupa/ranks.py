@@ -226,8 +226,11 @@ class Ranks:
 
 
 def _edges(base: float, bins: int) -> Reals:
-    """Edges of ranks from 0 to 1, about evenly, with one at the share `base` of the first utility class."""
-    below = min(max(1, round(bins * base)), bins - 1)
+    """Edges of ranks from 0 to 1: half of the bins below the share `base` of the first utility class, half above.
+
+    How many are below must not depend on the records: folds have shares of their own and the same bins.
+    """
+    below = bins // 2
     return np.concatenate([np.linspace(0, base, below + 1), np.linspace(base, 1, bins - below + 1)[1:]])
 
 

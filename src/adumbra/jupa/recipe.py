@@ -19,14 +19,8 @@ __all__ = ["RELEASES", "JupaRecipe", "Recipe"]
 RELEASES = ("coarse", "fine", "resample", "respond", "repair", "laplace")
 
 _PROJECTED = ("coarse", "fine", "resample", "respond", "laplace")
-_OPTIONS = {
-    "projection": _PROJECTED,
-    "components": _PROJECTED,
-    "rho0": _PROJECTED,
-    "rho1": _PROJECTED,
-    "rho1_prime": _PROJECTED,
-    "kernel": _PROJECTED,
-    "landmarks": _PROJECTED,
+_FOR_RELEASES = {
+    **dict.fromkeys(("projection", "components", "rho0", "rho1", "rho1_prime", "kernel", "landmarks"), _PROJECTED),
     "epsilon": ("respond", "laplace"),
     "equalise": ("resample", "respond"),
     "pool": ("resample", "respond"),
@@ -41,7 +35,13 @@ _OPTIONS = {
     "source": ("fine",),
     "clip": ("laplace",),
 }
-"""Options that only some releases use; given elsewhere they would be ignored, so they are refused."""
+_FOR_PROJECTIONS = {
+    "components": ("jupa", "dca", "mdr", "ruca", "pca", "random"),
+    "rho0": ("jupa", "dca", "mdr", "ruca"),
+    "rho1": ("jupa", "ruca"),
+    "rho1_prime": ("jupa",),
+}
+_OF_A_SUBSPACE = ("projection", "components", "rho0", "rho1", "rho1_prime", "kernel", "landmarks")
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name in ("utility", "privacy", "drop"):
-            object.__setattr__(self, name, _names(getattr(self, name)))
+            object.__setattr__(self, name, _names(name, getattr(self, name)))
         for name in ("rho1", "rho1_prime"):
             object.__setattr__(self, name, _weights(name, getattr(self, name), len(self.privacy)))
         if not self.utility or not self.privacy:
@@ -104,9 +104,13 @@ class Recipe:
                 "no utility column" if not self.utility else "no privacy column",
                 "name at least one of each (--utility COL --privacy COL)",
             )
-        twice = {n for n in (*self.utility, *self.privacy) if (*self.utility, *self.privacy).count(n) > 1}
+        named = (*self.utility, *self.privacy, *self.drop)
+        twice = [name for name in named if named.count(name) > 1]
         if twice:
-            raise InputError("each target column once", f"{sorted(twice)[0]!r} twice", "one column has one purpose")
+            raise InputError("each target column once", f"{twice[0]!r} twice", "one column has one purpose")
+        for name in ("equalise", "whole", "keep_unreached"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{name} as True or False", type(getattr(self, name)).__name__, "give one of them")
         one_of(KINDS, projection=self.projection)
         one_of(RELEASES, release=self.release)
         one_of(("linear", *FEATURE_KERNELS), kernel=self.kernel)
@@ -123,8 +127,8 @@ class Recipe:
         positive("give a positive number of deviations", clip=self.clip)
         if self.bandwidth is not None:
             positive("give a positive multiple of the median distance", bandwidth=self.bandwidth)
-        if not 0.0 < self.pool <= 1.0:
-            raise InputError("0 < pool <= 1", f"pool = {self.pool}", "give the share of public records to draw from")
+        if positive("give the share of public records to draw from", pool=self.pool) > 1.0:
+            raise InputError("0 < pool <= 1", f"pool = {self.pool:g}", "give the share of public records to draw from")
         if self.source != "predicted":
             raise InputError(
                 "the source class of the fine step as its own rule predicts it (equation 10)",
@@ -136,17 +140,24 @@ class Recipe:
         self._check_epsilon()
 
     def _check_used(self) -> None:
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        for name, releases in _OPTIONS.items():
-            if self.release not in releases and getattr(self, name) != defaults[name]:
-                raise InputError(
-                    f"{name} only with release {' or '.join(releases)}",
-                    f"release = {self.release!r}",
-                    "leave it out, or choose that release",
-                )
+        """Refuse what would be ignored."""
+        for field in dataclasses.fields(self):
+            reason = self._unused(field.name)
+            if reason and getattr(self, field.name) != field.default:
+                raise InputError(f"{field.name} only {reason}", f"{field.name} with another", "leave one of them out")
+
+    def _unused(self, name: str) -> str:
+        """Where an option would be used, if it is not; empty if it is."""
+        if self.release not in _FOR_RELEASES.get(name, RELEASES):
+            return f"with release {' or '.join(_FOR_RELEASES[name])}"
+        if self.whole and name in _OF_A_SUBSPACE:
+            return "without whole, which projects nothing"
+        if self.projection not in _FOR_PROJECTIONS.get(name, KINDS):
+            return f"with projection {' or '.join(_FOR_PROJECTIONS[name])}"
+        return "with a kernel other than linear" if name == "landmarks" and self.kernel == "linear" else ""
 
     def _check_epsilon(self) -> None:
-        if self.release not in _OPTIONS["epsilon"]:
+        if self.release not in _FOR_RELEASES["epsilon"]:
             return
         if self.epsilon is None:
             raise InputError(
@@ -177,21 +188,23 @@ class Recipe:
         return Recipe(**fields)
 
     def used(self) -> dict[str, Any]:
-        """The options that this release uses, for a card."""
-        return {k: v for k, v in self.to_dict().items() if k not in _OPTIONS or self.release in _OPTIONS[k]}
+        """The options that are used, for a card."""
+        return {name: value for name, value in self.to_dict().items() if not self._unused(name)}
 
 
-def _names(given: str | Sequence[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+def _names(name: str, given: object) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else given
+    if not isinstance(names, Sequence) or not all(isinstance(one, str) for one in names):
+        raise InputError(f"{name} as names of columns", type(given).__name__, "give text, or a list of texts")
+    return tuple(names)
 
 
-def _weights(name: str, given: float | Sequence[float], targets: int) -> tuple[float, ...]:
-    weights = tuple(float(w) for w in (given if isinstance(given, Sequence) else (given,)))
+def _weights(name: str, given: object, targets: int) -> tuple[float, ...]:
+    weights = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
     if len(weights) not in (1, targets):
         raise InputError(f"one {name}, or one for each privacy column", f"{len(weights)}", "give as many as columns")
-    for weight in weights:
-        between(0.0, 1e15, "give a weight of 0 or more", **{name: weight})
-    return weights
+    return tuple(float(between(0.0, 1e12, "give a weight of 0 or more", **{name: weight})) for weight in weights)
 
 
 JupaRecipe = Recipe
+"""The same beside other public names, where Recipe alone would not say of what."""

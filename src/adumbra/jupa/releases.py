@@ -106,7 +106,7 @@ def fit_subspace(recipe: Recipe, public: Public) -> Subspace:
         rows = kernel.apply(rows)
     components = recipe.components or max(1, min(public.utilities - 1, rows.shape[1]))
     projection = fit_projection(
-        recipe.projection,
+        "none" if recipe.whole else recipe.projection,
         rows,
         public.utility_parts,
         public.privacy_parts,

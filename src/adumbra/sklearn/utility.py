@@ -26,6 +26,7 @@ from adumbra.jupa.promises import words_of
 from adumbra.jupa.ranks import Public
 from adumbra.jupa.recipe import Recipe
 from adumbra.jupa.releases import Outcome, Resample, fit_step
+from adumbra.linalg.rows import one_thread_each
 from adumbra.privacy.ledger import Ledger
 
 __all__ = ["JUPA"]
@@ -187,10 +188,11 @@ class JUPA(
             max(len(self.privacy_classes_), 1),
             seed.value,
         )
-        self._fitted_recipe, self._step = recipe, fit_step(recipe, public)
+        with one_thread_each():
+            self._fitted_recipe, self._step = recipe, fit_step(recipe, public)
         self._last = deque(maxlen=1)
         self.seed_ = seed.hex
-        told = self._step.told if isinstance(self._step, Resample) else None
+        told = self._step.told if isinstance(self._step, Resample) and not recipe.equalise else None
         words = words_of(recipe, len(self.classes_), public.privacies, self._step.bound(), told)
         self.promise_, self.accuracy_bound_ = words.promise, words.accuracy_bound
         subspace = getattr(self._step, "subspace", None)
