@@ -14,8 +14,10 @@ import contextlib
 import dataclasses
 import inspect
 import math
+import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -24,7 +26,9 @@ import pytest
 import adumbra as ad
 import adumbra.core.histogram
 import adumbra.core.query
+import adumbra.core.randomness
 import adumbra.core.sums
+import adumbra.jupa.local
 import adumbra.mechanisms.tables
 import adumbra.pipeline
 import adumbra.privacy.ledger
@@ -38,10 +42,12 @@ from adumbra.core.errors import Refused
 from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.core.histogram import Histogram, TailChoice, spectrum_tails
 from adumbra.core.query import RowMap
+from adumbra.core.randomness import Coins
 from adumbra.core.rows import PrivateRows
 from adumbra.core.scores import BALL, Residuals, Scores
 from adumbra.core.space import CATEGORY_STEPS, GRID, HALF, Space
 from adumbra.core.sums import Gram, GramTimes, Moments, RowsAndGram, Tables, Total, symmetric
+from adumbra.jupa.features import Guard
 from adumbra.linalg.projections import ROUNDING
 from adumbra.linalg.sensing import Dense, Hadamard, Sensing, SparseSigns
 from adumbra.linalg.strategies import Haar, Identity, Tree, Waves, padded
@@ -53,9 +59,12 @@ from tests import (
     test_accounting,
     test_answers,
     test_architecture,
+    test_coins,
     test_contract,
     test_dppro,
     test_encode,
+    test_jupa,
+    test_jupa_mended,
     test_ledger,
     test_meter,
     test_review,
@@ -985,6 +994,33 @@ ONE_RUN = [
 ]
 
 
+def response_too_truthful(patch):
+    patch.setattr(adumbra.core.randomness, "math", SimpleNamespace(exp=lambda epsilon: math.exp(1.5 * epsilon)))
+
+
+def response_weight_rounded_up(patch):
+    patch.setattr(
+        adumbra.core.randomness, "math", SimpleNamespace(exp=lambda epsilon: math.exp(epsilon) * (1 + 2**-29))
+    )
+
+
+def coins_favour_low_sides(patch):
+    def biased(self, sides, size):
+        bits = np.frombuffer(os.urandom(size), dtype=np.uint8).astype(np.int64) & 3
+        return bits % sides
+
+    patch.setattr(Coins, "below", biased)
+
+
+def left_out_values_known_all_the_same(patch):
+    patch.setattr(Guard, "mend", lambda self, rows: np.where(np.isnan(rows), self.fill, rows))
+
+
+def box_wider_than_its_noise(patch):
+    own = adumbra.jupa.local.Budget
+    patch.setattr(adumbra.jupa.local, "Budget", lambda epsilon, *rest: own(2 * epsilon, *rest))
+
+
 def neighbours_of(relation):
     """Pairs of tables: twelve people and one more, who is another, is empty, or is not there."""
     rest = test_synthetic.mixed(12, seed=3)
@@ -1546,6 +1582,27 @@ CASES = [
     ),
     bug(tail_of_a_transform_that_lengthens, test_strategies.test_no_row_moves_a_tail_by_more_than_its_bound, 100),
     bug(tail_of_a_transform_that_lengthens, test_strategies.test_tails_are_lengths_of_what_the_waves_leave_out),
+    bug(response_too_truthful, test_coins.test_answers_follow_the_law_and_no_other_scale, 1.0, 3),
+    bug(
+        response_too_truthful,
+        test_coins.test_no_answer_is_likelier_than_promised_from_one_truth_than_from_another,
+        1.0,
+        3,
+    ),
+    bug(
+        response_weight_rounded_up,
+        test_coins.test_no_answer_is_likelier_than_promised_from_one_truth_than_from_another,
+        1.0,
+        3,
+    ),
+    bug(coins_favour_low_sides, test_coins.test_every_side_is_equally_likely, 3),
+    bug(
+        left_out_values_known_all_the_same,
+        test_jupa_mended.test_rare_categories_do_not_break_ranks,
+        "kernel",
+        "repair",
+    ),
+    bug(box_wider_than_its_noise, test_jupa.test_the_noise_has_the_scale_that_the_box_needs_and_no_other, 3, 1.5, 4.0),
 ]
 
 
