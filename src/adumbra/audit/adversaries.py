@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -45,8 +45,8 @@ READER = "reader"
 WITHIN = 0.03
 """A release holds if no adversary is further above chance than this."""
 STATEMENT = (
-    "These accuracies are a lower bound on what can be learnt from the release: an adversary can show a leak, "
-    "never prove that there is none. A stronger one may exist."
+    "Guesses of the privacy class are averaged over its classes, as if all were equally likely. They are a lower bound "
+    "on what can be learnt from the release: an adversary can show a leak, never prove that there is none."
 )
 
 _SEED = b"adversaries"
@@ -114,8 +114,10 @@ class Attackable(Protocol):
 class AdversaryReport:
     """Shares of right answers over the records that were released; NaN where none was.
 
-    `chance` is what a guess without looking gets: the share of the most frequent privacy class among ALL records of
-    the owner. So a release that leaves out the records of some classes is not excused by what it left.
+    Guesses of the privacy class are counted class by class and averaged over the classes, as if all were equally
+    likely: a rare class that can be read off is not hidden by the frequent one that everybody guesses. `chance` is then
+    one over the number of classes among ALL records of the owner, so that a release that leaves out the records of some
+    classes is not excused by what it left.
     """
 
     release: str
@@ -136,6 +138,8 @@ class AdversaryReport:
     """Share of the records that the fine step could not bring to their target label."""
     records: int
     """Released ones that were attacked."""
+    hits: dict[str, list[tuple[int, int]]] = field(default_factory=dict, repr=False)
+    """Of every adaptive adversary: for each privacy class, how many records it guessed and how many there were."""
 
     @property
     def strongest(self) -> str:
@@ -196,7 +200,7 @@ def attack_jupa(
     step("releasing the records under attack")
     released = model.release_rows(test, coins)
     rows, kept = np.asarray(released.rows, dtype=np.float64), np.asarray(released.kept, dtype=np.int64)
-    chance = float(np.bincount(test_s).max() / len(test_s))
+    chance = 1.0 / len(np.unique(test_s))
     missed = released.not_reached / len(test_s)
     kind = str(model.recipe.release)
     if not len(rows) or not len(simulated):
@@ -207,20 +211,22 @@ def attack_jupa(
 
     plain = np.asarray(model.unperturbed(adversary), dtype=np.float64)
     step("training the service")
-    utility = _accuracy(_shared(trained, plain, own_u, quick), rows, test_u[kept])
+    utility = _accuracy(_shared(trained, plain, own_u, quick).predict(rows), test_u[kept])
     step("training the papers' adversary")
-    papers = _accuracy(_shared(trained, plain, own_s, quick), rows, test_s[kept])
-    adaptive: dict[str, float] = {}
+    papers = _mean_recall(_hits(_shared(trained, plain, own_s, quick, balanced=True).predict(rows), test_s[kept]))
+    guesses: dict[str, Integers] = {}
     for name in ADVERSARIES:
         step(f"training the adaptive adversary: {name}")
-        adaptive |= train_and_score(simulated, own_s[sources], rows, test_s[kept], (name,), quick, groups=sources)
-    adaptive |= _reader(model, simulated, own_s[sources], rows, test_s[kept])
+        guesses[name] = _trained(name, simulated, own_s[sources], sources, quick, balanced=True).predict(rows)
+    guesses |= _reader(model, simulated, own_s[sources], rows)
+    hits = {name: _hits(guess, test_s[kept]) for name, guess in guesses.items()}
+    adaptive = {name: _mean_recall(found) for name, found in hits.items()}
     step("training the service on simulated releases")
     retrained = train_and_score(simulated, own_u[sources], rows, test_u[kept], ("forest",), quick, groups=sources)
     worst = max(adaptive.values())
-    error = math.sqrt(worst * (1.0 - worst) / len(rows))
+    error = _standard_error(hits[max(adaptive, key=adaptive.__getitem__)])
     return AdversaryReport(
-        kind, chance, utility, retrained["forest"], papers, adaptive, worst, error, missed, len(rows)
+        kind, chance, utility, retrained["forest"], papers, adaptive, worst, error, missed, len(rows), hits
     )
 
 
@@ -253,11 +259,25 @@ def train_and_score(
             "release both with one model",
         )
     origin = np.arange(len(rows)) if groups is None else np.asarray(groups, dtype=np.int64)
-    return {name: _accuracy(_trained(name, rows, labels, origin, quick), fresh, truth) for name in names}
+    return {name: _accuracy(_trained(name, rows, labels, origin, quick).predict(fresh), truth) for name in names}
 
 
-def _reader(model: Attackable, simulated: Reals, own: Integers, rows: Reals, truth: Integers) -> dict[str, float]:
-    """The adversary who reads off a row what it was made from, and guesses the class that is most frequent there.
+def _hits(guesses: NDArray[Any], truth: Integers) -> list[tuple[int, int]]:
+    """For each class among the records: guessed rightly, and there."""
+    return [(int((guesses[truth == s] == s).sum()), int((truth == s).sum())) for s in np.unique(truth)]
+
+
+def _mean_recall(hits: Sequence[tuple[int, int]]) -> float:
+    return float(np.mean([right / there for right, there in hits])) if hits else math.nan
+
+
+def _standard_error(hits: Sequence[tuple[int, int]]) -> float:
+    each = [right / there * (1.0 - right / there) / there for right, there in hits]
+    return math.sqrt(sum(each)) / len(each)
+
+
+def _reader(model: Attackable, simulated: Reals, own: Integers, rows: Reals) -> dict[str, Integers]:
+    """The adversary who reads off a row what it was made from, and guesses the class that most often gives it.
 
     Pools and bins are public, so nobody has to learn to tell them apart; learners on few records sometimes cannot.
     """
@@ -265,9 +285,10 @@ def _reader(model: Attackable, simulated: Reals, own: Integers, rows: Reals, tru
     seen, met = (None, None) if told_by is None else (told_by(simulated), told_by(rows))
     if seen is None or met is None:
         return {}
-    table = np.zeros((max(int(seen.max()), int(met.max())) + 1, int(max(own.max(), truth.max())) + 1))
+    table = np.zeros((max(int(seen.max()), int(met.max())) + 1, int(own.max()) + 1))
     np.add.at(table, (seen, own), 1.0)
-    return {READER: float((table.argmax(axis=1)[met] == truth).mean())}
+    often = table / np.maximum(table.sum(axis=0), 1.0)  # of a class's records; all classes count alike
+    return {READER: often.argmax(axis=1)[met].astype(np.int64)}
 
 
 def _simulated(model: Attackable, own: pl.DataFrame, coins: CoinsLike, repeats: int) -> tuple[Reals, Integers]:
@@ -283,24 +304,28 @@ def _simulated(model: Attackable, own: pl.DataFrame, coins: CoinsLike, repeats: 
     return np.concatenate(rows), np.concatenate(sources)
 
 
-def _shared(trained: dict[bytes, Any], rows: Reals, labels: Integers, quick: bool) -> Any:
+def _shared(trained: dict[bytes, Any], rows: Reals, labels: Integers, quick: bool, *, balanced: bool = False) -> Any:
     """A support vector machine on these rows, trained once however many releases it meets."""
     key = hashlib.sha256(
-        b"%d %d %d\0" % (*rows.shape, quick) + np.ascontiguousarray(rows).tobytes() + labels.tobytes()
+        b"%d %d %d %d\0" % (*rows.shape, quick, balanced) + np.ascontiguousarray(rows).tobytes() + labels.tobytes()
     ).digest()
     if key not in trained:
-        trained[key] = _trained("svm", rows, labels, np.arange(len(rows)), quick)
+        trained[key] = _trained("svm", rows, labels, np.arange(len(rows)), quick, balanced=balanced)
     return trained[key]
 
 
-def _trained(name: str, rows: Reals, labels: Integers, groups: Integers, quick: bool) -> Any:
+def _trained(name: str, rows: Reals, labels: Integers, groups: Integers, quick: bool, *, balanced: bool = False) -> Any:
+    """A model of these rows; `balanced`: all classes count alike, however many rows they have."""
+    weight = "balanced" if balanced else None
     present = np.unique(labels)
     if len(present) < 2:
         return _Constant(int(present[0]))
     with threadpoolctl.threadpool_limits(1):  # threads change the order of sums, and so the last digits
         if name == "svm":
-            return _svm(rows, labels, groups, quick)
-        return (_forest() if name == "forest" else _boosting(len(present), rows.shape[1], quick)).fit(rows, labels)
+            return _svm(rows, labels, groups, quick, weight)
+        if name == "forest":
+            return _forest(weight).fit(rows, labels)
+        return _boosting(len(present), rows.shape[1], quick, weight).fit(rows, labels)
 
 
 @dataclass(frozen=True)
@@ -311,17 +336,17 @@ class _Constant:
         return np.full(len(rows), self.answer, dtype=np.int64)
 
 
-def _accuracy(model: Any, rows: Reals, labels: Integers) -> float:
-    return float(np.mean(model.predict(rows) == labels)) if len(rows) else math.nan
+def _accuracy(guesses: NDArray[Any], labels: Integers) -> float:
+    return float(np.mean(guesses == labels)) if len(labels) else math.nan
 
 
-def _forest() -> Any:
+def _forest(weight: str | None) -> Any:
     from sklearn.ensemble import RandomForestClassifier
 
-    return RandomForestClassifier(n_estimators=150, min_samples_leaf=4, random_state=0, n_jobs=1)
+    return RandomForestClassifier(n_estimators=150, min_samples_leaf=4, random_state=0, n_jobs=1, class_weight=weight)
 
 
-def _boosting(classes: int, columns: int, quick: bool) -> Any:
+def _boosting(classes: int, columns: int, quick: bool, weight: str | None) -> Any:
     """One tree for every class and round, so fewer rounds where there are many; wide rows show some columns a split."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -332,10 +357,11 @@ def _boosting(classes: int, columns: int, quick: bool) -> Any:
         max_features=min(1.0, 50.0 / columns),
         early_stopping=False,
         random_state=0,
+        class_weight=weight,
     )
 
 
-def _svm(rows: Reals, labels: Integers, groups: Integers, quick: bool) -> Any:
+def _svm(rows: Reals, labels: Integers, groups: Integers, quick: bool, weight: str | None) -> Any:
     """An RBF machine on standardised rows; its options are compared on folds that keep a record's releases together."""
     options = _ONE if quick else _ALL if len(rows) <= _CHOOSE_ON else _FEW
     some = _subsample(labels, _CHOOSE_ON)
@@ -344,10 +370,10 @@ def _svm(rows: Reals, labels: Integers, groups: Integers, quick: bool) -> Any:
         z, s = rows[some], labels[some]
         _, first, record = np.unique(groups[some], return_index=True, return_inverse=True)
         fold = folds(_SEED, s[first], 3)[record]
-        right = [_cross_validated(z, s, fold, *option) for option in options]
+        right = [_cross_validated(z, s, fold, *option, weight) for option in options]
         best = options[int(np.argmax(right))]
     most = _subsample(labels, _LEARN_FROM)
-    return _machine(rows.shape[1], *best).fit(rows[most], labels[most])
+    return _machine(rows.shape[1], *best, weight).fit(rows[most], labels[most])
 
 
 def _subsample(labels: Integers, most: int) -> Integers:
@@ -357,25 +383,27 @@ def _subsample(labels: Integers, most: int) -> Integers:
     return parts(_SEED, labels, (most, len(labels) - most))[0]
 
 
-def _cross_validated(rows: Reals, labels: Integers, fold: Integers, firm: float, narrow: float) -> float:
-    """Share of right answers over all folds."""
-    right = 0
+def _cross_validated(
+    rows: Reals, labels: Integers, fold: Integers, firm: float, narrow: float, weight: str | None
+) -> float:
+    """Share of right answers over all folds; where classes count alike, averaged over them."""
+    guesses = np.empty(len(labels), dtype=np.int64)
     for number in range(int(fold.max()) + 1):
         held = fold == number
         if len(np.unique(labels[~held])) < 2:
-            right += int(np.sum(labels[held] == labels[~held][0])) if (~held).any() else 0
+            guesses[held] = labels[~held][0] if (~held).any() else -1
             continue
-        model = _machine(rows.shape[1], firm, narrow).fit(rows[~held], labels[~held])
-        right += int(np.sum(model.predict(rows[held]) == labels[held]))
-    return right / len(labels)
+        model = _machine(rows.shape[1], firm, narrow, weight).fit(rows[~held], labels[~held])
+        guesses[held] = model.predict(rows[held])
+    return _accuracy(guesses, labels) if weight is None else _mean_recall(_hits(guesses, labels))
 
 
-def _machine(columns: int, firm: float, narrow: float) -> Any:
+def _machine(columns: int, firm: float, narrow: float, weight: str | None) -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
     from sklearn.svm import SVC
 
-    return make_pipeline(StandardScaler(), SVC(C=firm, gamma=narrow / columns, cache_size=500))
+    return make_pipeline(StandardScaler(), SVC(C=firm, gamma=narrow / columns, cache_size=500, class_weight=weight))
 
 
 def _steps(progress: Progress | None, total: int) -> Callable[[str], None]:

@@ -7,7 +7,7 @@ epsilon for the label by answers that are surely likelier under one label than u
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,14 +98,14 @@ def audit_jupa(
     report = attack_jupa(model, own, attacked, coins=SeededCoins(seed), quick=quick, progress=progress)
     words = model.words
     respond = words.label_epsilon is not None
-    # three adversaries, and the two shares behind an epsilon
-    tail = (1.0 - confidence) / (len(report.adaptive) + (2 if respond else 0))
+    # each class's share of every adversary, and the two shares behind an epsilon
+    tail = (1.0 - confidence) / (sum(len(found) for found in report.hits.values()) + (2 if respond else 0) or 1)
     return JupaAudit(
         title or model.recipe.release,
         report,
         words.promise,
         None if respond else words.accuracy_bound,
-        _at_least(report.worst, report.records, tail),
+        max((_mean_at_least(found, tail) for found in report.hits.values()), default=0.0),
         words.label_epsilon,
         label_epsilon_at_least(model, attacked, tail) if respond else None,
         confidence,
@@ -129,6 +129,11 @@ def label_epsilon_at_least(model: JupaModel, records: pl.DataFrame, tail: float)
         said.append(float((answer == 0).mean()))
     likely, unlikely = _at_least(said[0], _DRAWS, tail), _at_most(said[1], _DRAWS, tail)
     return max(0.0, math.log(likely / unlikely)) if likely > 0 else 0.0
+
+
+def _mean_at_least(hits: Sequence[tuple[int, int]], tail: float) -> float:
+    """Of the mean over classes: every class's lower end, averaged."""
+    return float(np.mean([_at_least(right / there, there, tail) for right, there in hits]))
 
 
 def _at_least(share: float, count: int, tail: float) -> float:

@@ -29,6 +29,8 @@ _CONFIDENCE = 0.999
 _PUBLISHED_EPSILON, _PUBLISHED_DELTA = 1.0, 1e-5
 _PUBLISHED_RUNS = 1_000_000
 _JUPA_EPSILON = 1.0
+_KNOWN = 0.2
+"""Share of labelled records equal to public ones from which on an owner is asked whether they are the same."""
 _ON_PURPOSE = " (A target that is broken on purpose.)"
 _ATTACK_WORDING = (
     "An attack that gets further than the promise allows refutes the promise; one that does not proves nothing."
@@ -97,7 +99,7 @@ def audit(
         _named_attacks(deep, json)
         return
     if form == "jupa":
-        _jupa(model, records, _JUPA_EPSILON if epsilon is None else epsilon, deep, sure, json)
+        _jupa(model, records, epsilon, deep, sure, json)
         return
     if form == "release" and name is not None:
         _attack_release(Path(name), truth, holdout, column, json)
@@ -285,7 +287,9 @@ def _print(report: Report) -> None:
     emit(f"All lower bounds hold at once with confidence {report.confidence:g}. {WORDING}\n")
 
 
-def _jupa(model: Path | None, records: str | None, epsilon: float, deep: bool, confidence: float, json: bool) -> None:
+def _jupa(
+    model: Path | None, records: str | None, epsilon: float | None, deep: bool, confidence: float, json: bool
+) -> None:
     import polars as pl
 
     from adumbra.audit.adversaries import STATEMENT
@@ -300,13 +304,22 @@ def _jupa(model: Path | None, records: str | None, epsilon: float, deep: bool, c
             "only one of them",
             "give the model of adumbra jupa fit, and labelled records that it was not fitted on",
         )
+    if model is not None and epsilon is not None:
+        raise InputError("--epsilon without --model, whose promise is its own", f"{epsilon:g}", "leave it out")
     with Reporter("attacks") as reporter:
         if model is None or records is None:
-            found = audit_bundled(epsilon, quick=not deep, confidence=confidence, progress=reporter)
+            claim = _JUPA_EPSILON if epsilon is None else epsilon
+            found = audit_bundled(claim, quick=not deep, confidence=confidence, progress=reporter)
         else:
             fitted = JupaModel.load(model)
             table = open_table(records)
             frame = pl.concat(table.batches(table.columns))
+            known = fitted.known_share(frame)
+            if known > _KNOWN:
+                note(
+                    f"{100 * known:.0f} % of these records read like records that the model was fitted on: if they are "
+                    "the same ones, this audit says nothing about others"
+                )
             found = [audit_jupa(fitted, frame, confidence=confidence, quick=False, progress=reporter)]
     if json:
         emit_json({"wording": STATEMENT, "audits": [one.to_json() for one in found]})

@@ -114,7 +114,7 @@ class UtilityCard(_Frozen):
     accuracy_bound: float | None
     """Most that a guess among equally likely privacy classes can be right, on the terms of `promise`."""
     told_by_prediction: float | None
-    """Accuracy of guessing the privacy class from the predicted utility class alone, on public records."""
+    """The same of the best guess from the predicted utility class alone, as counted on public records."""
     utility: dict[str, list[str]]
     """Utility columns, and the classes of all of them together."""
     privacy: dict[str, list[str]]

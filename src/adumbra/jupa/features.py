@@ -235,6 +235,18 @@ class Features:
             start = end
         return out
 
+    def unread(self, frame: pl.DataFrame) -> dict[str, tuple[int, int]]:
+        """For every number column: cells that hold something, and those of them that are no number."""
+        out = {}
+        for code in self.codes:
+            if code.kind == "number":
+                filled = as_text(frame.get_column(code.name)).is_not_null().to_numpy()
+                out[code.name] = (
+                    int(filled.sum()),
+                    int(np.isnan(_as_numbers(frame.get_column(code.name))[filled]).sum()),
+                )
+        return out
+
     def typed(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The columns that are read, numbers as numbers and the rest as text."""
         columns = []
@@ -263,7 +275,13 @@ class Features:
     def from_dict(content: dict[str, Any]) -> Features:
         """Read back what `to_dict` wrote."""
         codes = tuple(_Code(c["name"], c["kind"], tuple(c["values"])) for c in content["columns"])
-        return Features(codes, content["encoding"], np.array(content["mean"]), np.array(content["deviation"]))
+        mean, deviation = (np.array(content[key], dtype=np.float64) for key in ("mean", "deviation"))
+        width = sum(code.width(content["encoding"]) for code in codes)
+        known = {code.kind for code in codes} <= {"number", "category"} and content["encoding"] in ENCODINGS
+        fits = mean.shape == deviation.shape == (width,) and np.isfinite(mean).all() and (deviation > 0).all()
+        if not (known and fits and np.isfinite(deviation).all()):
+            raise ValueError("a code book that does not fit together")
+        return Features(codes, content["encoding"], mean, deviation)
 
 
 def _code(cells: pl.Series) -> _Code:

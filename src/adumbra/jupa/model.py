@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -36,7 +36,9 @@ Progress = Callable[[str, int, int], None]
 
 FORMAT = "adumbra-jupa/1"
 _MODEL, _ARRAYS, _RECORDS = "model.json", "model.npz", "records.parquet"
-_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, EOFError, zipfile.BadZipFile)
+_UNREADABLE = (
+    OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, EOFError, RecursionError, zipfile.BadZipFile,
+)  # fmt: skip
 _MOST_PUBLIC = 100_000
 """Public records that are learnt from; of more, that many are drawn."""
 
@@ -67,6 +69,8 @@ class JupaModel:
     step: Step
     seed: PublicSeed
     public_rows: int
+    known: NDArray[np.uint64]
+    """A short hash of every public record, to notice when an audit is given the same ones."""
     records: pl.DataFrame | None = None
     """The public records that may be released whole, in the order of the pools; None unless the recipe says so."""
 
@@ -121,7 +125,11 @@ class JupaModel:
     def release_rows(
         self, frame: pl.DataFrame, coins: CoinsLike | None = None, *, progress: Progress | None = None
     ) -> Released:
-        """Release records. With `coins` given it is a simulation (audits); a release uses the operating system's."""
+        """What a release of these records would hold: for audits and for simulating it, as an adversary does.
+
+        To release private records use `apply_jupa`: this writes no card, and charges no ledger for laplace. Coins are
+        the operating system's unless given.
+        """
         coins = Coins() if coins is None else coins
         rows = self.features.encode(frame)
         if self.recipe.release == "laplace":
@@ -137,13 +145,17 @@ class JupaModel:
         out = self.step.apply(rows, privacy, coins, progress)
         return Released(out.rows, out.kept, out.not_reached, self.columns, _frame(self.columns, out.rows))
 
+    def known_share(self, frame: pl.DataFrame) -> float:
+        """Share of records that read like one that the model was fitted on."""
+        return float(np.isin(_hashes(self.features.encode(frame)), self.known).mean()) if frame.height else 0.0
+
     def fingerprint(self) -> str:
         """One hash over everything that was learnt, so that a card names its model."""
         said = [self.recipe.to_dict(), self.features.to_dict(), self.utility.to_dict(), self.privacy.to_dict()]
         digest = hashlib.sha256(json.dumps([*said, self.seed.hex, self.public_rows]).encode())
         if self.records is not None:
             digest.update(self.records.write_csv().encode())
-        for name, array in sorted(self.step.arrays().items()):
+        for name, array in sorted((self.step.arrays() | {"known": self.known}).items()):
             digest.update(name.encode() + str(array.dtype).encode() + str(array.shape).encode())
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
@@ -151,7 +163,7 @@ class JupaModel:
     def save(self, folder: str | Path) -> None:
         """Write the model to a new folder: model.json, model.npz, and whole records if they are released."""
         target = Path(folder)
-        arrays = self.step.arrays()
+        arrays = self.step.arrays() | {"known": self.known}
         with staged(target, numbers=sum(a.size for a in arrays.values()), csv=False) as (partial, place):
             np.savez(partial / _ARRAYS, allow_pickle=False, **arrays)
             content = {
@@ -179,7 +191,7 @@ class JupaModel:
         path = Path(folder)
         try:
             content = json.loads((path / _MODEL).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             raise InputError(f"a model folder with a {_MODEL}", f"{path}", "make one with adumbra jupa fit") from None
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise InputError(f"a model of format {FORMAT}", f"{path}", "fit it again with this version of adumbra")
@@ -197,8 +209,10 @@ class JupaModel:
                 step_from_arrays(recipe, arrays),
                 seed,
                 int(content["public_rows"]),
+                arrays["known"],
                 records,
             )
+            _check_whole(model, arrays)
             whole = model.fingerprint() == content["sha256"] and model.promise == content["promise"]
         except InputError:
             raise
@@ -256,7 +270,32 @@ def _fitted(public: Any, recipe: Recipe, seed: PublicSeed, delimiter: str | None
     say(f"learning {recipe.release}", 0, 0)
     step = fit_step(recipe, data)
     records = features.typed(frame)[step.origin] if isinstance(step, Resample) and step.whole else None
-    return JupaModel(recipe, features, utility, privacy, step, seed, frame.height, records)
+    return JupaModel(recipe, features, utility, privacy, step, seed, frame.height, _hashes(data.rows), records)
+
+
+def _hashes(rows: Reals) -> NDArray[np.uint64]:
+    """Eight bytes of a hash of each row."""
+    whole = np.where(np.isnan(rows), np.inf, rows) + 0.0  # one NaN, one zero
+    digests = (hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in np.ascontiguousarray(whole))
+    return np.frombuffer(b"".join(digests), dtype=np.uint64)
+
+
+def _check_whole(model: JupaModel, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse parts that do not belong together, whoever wrote them: a model may come from somebody else."""
+    targets = {*model.utility.columns, *model.privacy.columns}
+    named = model.utility.columns == model.recipe.utility and model.privacy.columns == model.recipe.privacy
+    if not named or targets & set(model.features.columns):
+        raise ValueError("a target among the features")
+    if isinstance(model.step, Resample) and (model.step.utilities, model.step.classes) != (
+        len(model.utility.classes),
+        len(model.privacy.classes),
+    ):
+        raise ValueError("pools of other classes")
+    for name, array in arrays.items():
+        # how well a model did where that was not measured is the only number that may be missing
+        if array.dtype.kind == "f" and not name.endswith("accuracy") and not np.isfinite(array).all():
+            raise ValueError("numbers that are none")
+    model.step.unperturbed(np.zeros((1, model.features.width)))
 
 
 def _some_rows(frame: pl.DataFrame, seed: PublicSeed) -> pl.DataFrame:
@@ -280,4 +319,15 @@ def batches_of(opened: Table, model: JupaModel, rows: int = 16384) -> Iterator[p
             "give a table with the columns of the public one"
             + ("; this release needs the privacy column too" if absent[0] in model.recipe.privacy else ""),
         )
-    yield from opened.batches(wanted, rows)
+    unread: dict[str, list[int]] = {}
+    for frame in opened.batches(wanted, rows):
+        for name, counts in model.features.unread(frame).items():
+            unread[name] = [total + one for total, one in zip(unread.get(name, (0, 0)), counts, strict=True)]
+        yield frame
+    for name, (filled, wrong) in unread.items():
+        if filled and filled == wrong:
+            raise InputError(
+                f"numbers in column {name!r}, as in the public table",
+                "none in the whole table",
+                "give the column in the units of the public table, or fit again with it dropped (--drop)",
+            )

@@ -48,7 +48,7 @@ def words_of(recipe: Recipe, utilities: int, privacies: int, bound: float | None
         bound = None  # it would hold if predictions said nothing, and `told` says whether they do
     if recipe.release == "laplace":
         factor = math.exp(recipe.epsilon or 0.0)
-        bound = factor / (factor + privacies - 1)
+        bound = factor / (factor + max(privacies, 2) - 1)
     return Words(TITLES[recipe.release], promise, to_whom, caution, recipe.epsilon if respond else None, bound, told)
 
 
@@ -95,7 +95,7 @@ def _resample(
             f"rest of the record: epsilon = {recipe.epsilon:g}, that is odds for or against a label change by at most "
             f"e^epsilon = {math.exp(recipe.epsilon or 0):.3g} times. If predictions say nothing about the label, no "
             f"guess among {privacies} equally likely classes is right more than {_percent(bound)} of the time; "
-            f"predictions alone gave {_percent(told)} on public records."
+            f"from predictions alone it was {_percent(told)} on public records."
         )
         if recipe.equalise:
             promise = (
@@ -103,6 +103,7 @@ def _resample(
                 "so no epsilon is stated for it: the response alone would have "
                 f"epsilon = {recipe.epsilon:g}."
             )
+            to_whom = "Records of the same population as the public ones, on average."
         return promise, to_whom, caution + " Releasing a record again adds its epsilon again."
     promise = f"{common} and of a privacy class drawn without looking at the record. "
     if recipe.equalise:
@@ -116,7 +117,7 @@ def _resample(
         return promise, "Records of the same population as the public ones, on average.", caution
     promise += (
         "What the released record says about the privacy label is what the predicted class says: on public records the "
-        f"best guess from it was right {_percent(told)} of the time."
+        f"best guess from it, among {privacies} equally likely classes, was right {_percent(told)} of the time."
     )
     return promise, to_whom, caution
 
@@ -138,7 +139,7 @@ def _laplace(
     recipe: Recipe, utilities: int, privacies: int, bound: float | None, told: float | None
 ) -> tuple[str, ...]:
     epsilon = recipe.epsilon or 0.0
-    factor = math.exp(epsilon)
+    factor, privacies = math.exp(epsilon), max(privacies, 2)
     return (
         f"Local differential privacy, epsilon = {epsilon:g} and delta = 0 for one whole record (unit row, relation "
         f"replace): whatever its secret, a guess among {privacies} equally likely ones is right at most "

@@ -138,6 +138,12 @@ class Recipe:
             )
         self._check_used()
         self._check_epsilon()
+        if self.encoding == "binary" and (self.release == "repair" or self.equalise):
+            raise InputError(
+                "encoding onehot for repair and for equalise",
+                "encoding binary",
+                "leave it out: values share bits, so that a value nobody has seen would be taken for another one",
+            )
 
     def _check_used(self) -> None:
         """Refuse what would be ignored."""

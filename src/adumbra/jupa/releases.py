@@ -213,7 +213,7 @@ class Resample:
     origin: Integers
     """Which public record each of `public_rows` is."""
     told: float
-    """Accuracy of the best guess of the privacy class from the predicted utility class, on public records."""
+    """Accuracy of the best guess of one of equally likely privacy classes from the prediction, on public records."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -317,7 +317,8 @@ def _fit_resample(recipe: Recipe, public: Public, subspace: Subspace) -> Resampl
         starts.append(starts[-1] + len(order[-1]))
     origin = np.concatenate(order)
     table = np.zeros((public.utilities, public.privacies))
-    np.add.at(table, (said, public.privacy), 1.0 / len(said))
+    np.add.at(table, (said, public.privacy), 1.0)
+    table /= table.sum(axis=0) * public.privacies
     known = subspace.guard.mend(public.rows)
     rows = known[origin] if recipe.whole else subspace.apply(public.rows[origin])
     plain = not recipe.equalise
@@ -445,6 +446,10 @@ def step_from_arrays(recipe: Recipe, arrays: Mapping[str, NDArray[Any]]) -> Step
     if recipe.release in ("resample", "respond"):
         model, equaliser = under("model.", arrays), under("equaliser.", arrays)
         classes, utilities = (int(n) for n in arrays["sizes"])
+        starts, count = arrays["starts"], len(arrays["public_rows"])
+        whole = len(starts) == classes * utilities + 1 and starts[0] == 0 and starts[-1] == count
+        if not whole or (np.diff(starts) < 1).any() or len(arrays["origin"]) != count:
+            raise ValueError("pools that do not fit together")
         return Resample(
             subspace,
             recipe.whole,

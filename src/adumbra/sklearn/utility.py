@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -209,9 +211,11 @@ class JUPA(
             job = local.job_of(
                 self._step.unperturbed(rows), self._step.columns, recipe.clip, recipe.epsilon or 0.0, self.table_name
             )
-            folder, _ = pipeline.release(job, None, ledger=self.ledger)
+            with tempfile.TemporaryDirectory(prefix="adumbra-") as place:
+                folder, _ = pipeline.release(job, Path(place) / "release", ledger=self.ledger)
+                noisy = np.ascontiguousarray(folder.table().to_numpy(), dtype=np.float64)
             self._last.append(0)
-            return np.ascontiguousarray(folder.table().to_numpy(), dtype=np.float64)
+            return noisy
         out = self._released(rows, privacy, Coins())
         full = np.full((len(rows), out.rows.shape[1]), np.nan)
         full[out.kept] = out.rows
@@ -235,11 +239,20 @@ class JUPA(
         check_is_fitted(self)
         rows = np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
         frame = pl.DataFrame({f"x{i}": column for i, column in enumerate(rows.T)}).with_columns(
-            pl.Series("utility", np.searchsorted(self.classes_, column_or_1d(y))),
+            pl.Series("utility", self._told(y)),
             pl.Series("privacy", self._hidden(privacy, len(rows))),
         )
         third = np.arange(len(rows)) % 3 == 0
         return attack_jupa(_Simulated(self), frame.filter(~third), frame.filter(third), quick=quick)
+
+    def _told(self, y: ArrayLike) -> Integers:
+        places = {label: i for i, label in enumerate(self.classes_.tolist())}
+        found = np.array([places.get(label, -1) for label in column_or_1d(y).tolist()], dtype=np.int64)
+        if (found < 0).any():
+            raise _BadLabels(
+                "labels that the estimator was fitted on", f"{int((found < 0).sum())} others", "leave those records out"
+            )
+        return found
 
     @property
     def not_reached_(self) -> int:
@@ -329,6 +342,8 @@ def _columns(privacy: ArrayLike | None, count: int) -> NDArray[Any]:
         return np.empty((count, 0))
     found = np.asarray(privacy)
     found = found[:, None] if found.ndim == 1 else found
+    if found.dtype.kind in "fOc" and any(cell is None or cell != cell for cell in found.ravel().tolist()):
+        raise _BadLabels("a privacy label for every record", "records without one", "leave those records out")
     if found.ndim != 2 or len(found) != count:
         raise _BadLabels(
             f"a privacy label for each of {count} records", f"shape {np.shape(privacy)}", "give one a record"
