@@ -124,7 +124,7 @@ def fit(
         encoding=encoding,
         drop=tuple(drop or ()),
     )
-    with Reporter() as reporter:
+    with Reporter("models") as reporter:
         made = fit_jupa(
             public,
             recipe,

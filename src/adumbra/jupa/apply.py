@@ -77,7 +77,7 @@ def apply_jupa(
             frames, not_reached, done = [], 0, 0
             coins = Coins()
             for frame in batches_of(opened, fitted):
-                released = fitted.release_rows(frame, coins)
+                released = fitted.release_rows(frame, coins, progress=say if fitted.recipe.release == "fine" else None)
                 positions = pl.Series("row", released.kept + done, dtype=pl.Int64)
                 whole = fitted.recipe.release != "fine"
                 frames.append(released.frame if whole else released.frame.insert_column(0, positions))

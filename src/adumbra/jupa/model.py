@@ -268,7 +268,7 @@ def _fitted(public: Any, recipe: Recipe, seed: PublicSeed, delimiter: str | None
         seed.value,
     )
     say(f"learning {recipe.release}", 0, 0)
-    step = fit_step(recipe, data)
+    step = fit_step(recipe, data, say)
     records = features.typed(frame)[step.origin] if isinstance(step, Resample) and step.whole else None
     return JupaModel(recipe, features, utility, privacy, step, seed, frame.height, _hashes(data.rows), records)
 

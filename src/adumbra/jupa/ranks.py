@@ -6,7 +6,7 @@ that scores them. So models leave out a fold each, and the fold's records are th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ __all__ = ["FOLDS", "Arrays", "CrossFitted", "Equaliser", "Integers", "Public", 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Arrays = dict[str, NDArray[Any]]
+Progress = Callable[[str, int, int], None]
 
 FOLDS = 5
 _CLEAR = 0.4
@@ -73,7 +74,7 @@ class CrossFitted:
     """Of each model's margin between two classes on its fold, so that models of different kinds have one unit."""
 
     @staticmethod
-    def fit(kind: str, public: Public) -> CrossFitted:
+    def fit(kind: str, public: Public, progress: Progress | None = None) -> CrossFitted:
         """Train the models."""
         # By privacy class alone: with the utility classes dealt out evenly too, what the other folds hold would say
         # what this one holds, and a fresh record would no longer be like those of the fold.
@@ -81,6 +82,8 @@ class CrossFitted:
         scores, spread = np.empty((len(public.rows), public.utilities)), np.ones(FOLDS)
         models, guards = [], []
         for fold in range(FOLDS):
+            if progress is not None:
+                progress("learning to predict the utility", fold, FOLDS)
             inside = numbers == fold
             _check_classes(public, ~inside)
             guard = Guard.of(public.rows[~inside])

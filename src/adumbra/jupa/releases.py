@@ -298,7 +298,7 @@ def _typical_in(subspace: Subspace, public: Public, numbers: Integers) -> Reals:
     return _typical(scores, public)
 
 
-def _fit_resample(recipe: Recipe, public: Public, subspace: Subspace) -> Resample:
+def _fit_resample(recipe: Recipe, public: Public, subspace: Subspace, progress: Progress | None) -> Resample:
     counts = np.bincount(public.joint(), minlength=public.utilities * public.privacies)
     if counts.min() == 0:
         raise InputError(
@@ -306,7 +306,7 @@ def _fit_resample(recipe: Recipe, public: Public, subspace: Subspace) -> Resampl
             f"{int((counts == 0).sum())} of {len(counts)} pairs without one",
             "give more public records, or group rare classes",
         )
-    models = CrossFitted.fit(recipe.model, public)
+    models = CrossFitted.fit(recipe.model, public, progress)
     said = models.scores.argmax(axis=1)
     typical = _typical(models.scores, public) if recipe.whole else _typical_in(subspace, public, models.folds)
     order, starts = [], [0]
@@ -393,14 +393,14 @@ class Repair:
         return out | {"numbers": np.array([self.centre, self.scale])}
 
 
-def _fit_repair(recipe: Recipe, public: Public) -> Repair:
+def _fit_repair(recipe: Recipe, public: Public, progress: Progress | None) -> Repair:
     if public.utilities != 2:
         raise InputError(
             "a utility target of two classes for release repair, which keeps one score",
             f"{public.utilities} classes",
             "use release resample, with --equalise if predictions differ between privacy classes",
         )
-    models = CrossFitted.fit(recipe.model, public)
+    models = CrossFitted.fit(recipe.model, public, progress)
     margin = models.public_margin()
     ranks = Ranks.fit(margin, models.folds, public, recipe.bins)
     quantiles = tuple(np.sort(margin[public.privacy == s]) for s in range(public.privacies))
@@ -412,13 +412,13 @@ def _fit_repair(recipe: Recipe, public: Public) -> Repair:
 # -------------------------------------------------------------------------------------------------------- all of it
 
 
-def fit_step(recipe: Recipe, public: Public) -> Step:
+def fit_step(recipe: Recipe, public: Public, progress: Progress | None = None) -> Step:
     """The release of a recipe, learnt from public records. The noise of `laplace` is added elsewhere (jupa.local)."""
     if recipe.release == "repair":  # scores by a classifier of all features, in no subspace
-        return _fit_repair(recipe, public)
+        return _fit_repair(recipe, public, progress)
     subspace = fit_subspace(recipe, public)
     if recipe.release in ("resample", "respond"):
-        return _fit_resample(recipe, public, subspace)
+        return _fit_resample(recipe, public, subspace, progress)
     if recipe.release == "fine":
         step = fit_fine_step(
             subspace.apply(public.rows),
