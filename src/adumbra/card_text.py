@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from adumbra.core.card import Card, CardNoise
 
-__all__ = ["card_markdown", "cell", "one_line"]
+__all__ = ["card_markdown", "cell", "files_section", "one_line"]
 
 _ACCOUNTS = {
     "per-matrix": "holds for the published matrix, however it was chosen",
@@ -78,16 +79,23 @@ def card_markdown(card: Card) -> str:
         "",
         *(f"- {reference}" for reference in card.references),
         "",
+        *files_section(card.files),
+    ]
+    return "\n".join(lines)
+
+
+def files_section(files: Mapping[str, str]) -> list[str]:
+    """The last lines of a card: every file and its hash."""
+    return [
         "## Files",
         "",
         "| file | sha256 |",
         "|---|---|",
-        *(f"| {name} | `{digest}` |" for name, digest in card.files.items()),
+        *(f"| {name} | `{digest}` |" for name, digest in files.items()),
         "",
         "Check them with `adumbra verify`.",
         "",
     ]
-    return "\n".join(lines)
 
 
 def _row_bound(card: Card) -> list[str]:

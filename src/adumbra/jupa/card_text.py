@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adumbra.card_text import cell, one_line
+from adumbra.card_text import cell, files_section, one_line
 from adumbra.core.card import UtilityCard
 
 __all__ = ["utility_card_markdown"]
@@ -44,14 +44,7 @@ def utility_card_markdown(card: UtilityCard) -> str:
         "",
         *(f"- {reference}" for reference in card.references),
         "",
-        "## Files",
-        "",
-        "| file | sha256 |",
-        "|---|---|",
-        *(f"| {name} | `{digest}` |" for name, digest in card.files.items()),
-        "",
-        "Check them with `adumbra verify`.",
-        "",
+        *files_section(card.files),
     ]
     return "\n".join(lines)
 
