@@ -42,6 +42,7 @@ COMMANDS = [
     ("jupa",),
     ("jupa", "fit"),
     ("jupa", "apply"),
+    ("jupa", "reference"),
     ("jupa", "tradeoff"),
     *(("answer", "DIR", name) for name in (
         "distance", "neighbours", "count", "mean", "linear", "moment", "range", "workload", "reconstruct", "axes",

@@ -270,3 +270,46 @@ def test_the_estimator_in_a_pipeline_and_its_refusals(tmp_path):
     assert len(ledger.entries()) == 1
     two = JUPA(rho1=[1.0, 2.0]).fit(X, y, privacy=np.column_stack([s, y]))
     assert two.components_.shape == (3, 1)
+
+
+def test_a_service_trains_on_public_records_in_the_same_coordinates(cli: Cli, tables: Path) -> None:
+    cli("jupa", "fit", "public.csv", *TARGETS, "--model", "linear", "--out", "m")
+    assert cli("jupa", "reference", "m", "public.csv", "--out", "r.parquet").code == 0
+    found = pl.read_parquet("r.parquet")
+    assert found.columns == ["z1", "buys", "sex"] and found.height == 400
+    cli("jupa", "apply", "m", "private.csv", "--out", "released")
+    service = LogisticRegression().fit(found[["z1"]].to_numpy(), found["buys"].to_numpy())
+    released = ad.UtilityFolder.open("released").table()
+    assert service.score(released.to_numpy(), shoppers(150, 1)["buys"].to_numpy()) > 0.75
+    assert cli("jupa", "reference", "m", "public.csv", "--out", "r.parquet").code == 2
+
+
+def test_the_owner_hears_of_cells_that_were_not_understood_and_of_the_wrong_table(cli: Cli, tables: Path) -> None:
+    cli("jupa", "fit", "public.csv", *TARGETS, "--release", "coarse", "--out", "m")
+    odd = shoppers(100, 4).with_columns(
+        pl.when(pl.int_range(100) < 7).then(pl.lit("Rome")).otherwise(pl.col("town")).alias("town"),
+        pl.when(pl.int_range(100) < 3).then(None).otherwise(pl.col("visits")).alias("visits"),
+    )
+    odd.write_csv("odd.csv")
+    done = cli("jupa", "apply", "m", "odd.csv", "--out", "one")
+    assert done.code == 0
+    assert "for the owner only" in done.err
+    assert "town: 0 empty, 7 that" in done.err and "visits: 3 empty, 0 that" in done.err
+    assert "Rome" not in Path("one/card.json").read_text()
+    assert "100 % of the records read like public ones" in cli("jupa", "apply", "m", "public.csv", "--out", "two").err
+    assert "same ones" in cli("audit", "jupa", "--model", "m", "--records", "public.csv").err
+    shoppers(50, 4).with_columns(pl.lit("many").alias("visits")).write_csv("words.csv")
+    refused = cli("jupa", "apply", "m", "words.csv", "--out", "three")
+    assert refused.code == 2 and "numbers in column 'visits'" in refused.err and not Path("three").exists()
+
+
+def test_seeds_from_python_are_as_simple_as_on_the_command_line(tables: Path) -> None:
+    recipe = ad.JupaRecipe("buys", "sex", release="coarse")
+    assert (
+        ad.fit_jupa("public.csv", recipe, seed=1).fingerprint()
+        == ad.fit_jupa("public.csv", recipe, seed="1").fingerprint()
+    )
+    assert "serves buys" in repr(ad.fit_jupa("public.csv", recipe, seed=1))
+    lone = shoppers(1, 9).with_columns(pl.lit("x").alias("sex"), pl.lit("no").alias("buys"))
+    with pytest.raises(ad.InputError, match="1 of 6 pairs without one: yes with x"):
+        ad.fit_jupa(pl.concat([shoppers(100, 0), lone]), ad.JupaRecipe("buys", "sex"))

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from adumbra.core.guarantee import Relation as Relation
     from adumbra.core.guarantee import Unit as Unit
     from adumbra.core.randomness import PublicSeed as PublicSeed
+    from adumbra.core.release import UtilityFolder as UtilityFolder
     from adumbra.core.schema import Schema as Schema
     from adumbra.evaluate.report import Evaluation as Evaluation
     from adumbra.evaluate.report import evaluate_release as evaluate_release
@@ -82,6 +83,7 @@ _HOMES = {
     "Relation": "core.guarantee",
     "Unit": "core.guarantee",
     "PublicSeed": "core.randomness",
+    "UtilityFolder": "core.release",
     "Schema": "core.schema",
     "Evaluation": "evaluate.report",
     "evaluate_release": "evaluate.report",

@@ -76,7 +76,8 @@ class Frontier:
         """The table as text, one line for each row; empty where there is no number."""
         rows = [{key: _or(value, "") for key, value in _flat(row).items()} for row in self.table()]
         out = io.StringIO()
-        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+        names = list(dict.fromkeys(name for row in rows for name in row))  # not every release has every adversary
+        writer = csv.DictWriter(out, names, restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
         return out.getvalue()

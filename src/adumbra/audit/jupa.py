@@ -31,7 +31,7 @@ Progress = Callable[[str, int, int], None]
 _SHARES = (2 / 3, 1 / 3)
 """Of the labelled records: the adversary's own, and those that are attacked."""
 _DRAWS = 20_000
-_NO_PROMISE = "no promise"
+_NO_PROMISE, _NO_BOUND = "no promise", "no bound"
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class JupaAudit:
 
     @property
     def verdict(self) -> str:
-        """REFUTED, not refuted, or that there is no promise to refute."""
+        """REFUTED, not refuted; or that there is no promise, or none that guesses could refute."""
         if self.claimed is None and self.claimed_epsilon is None:
-            return _NO_PROMISE
+            return _NO_PROMISE if self.adversaries.release in ("coarse", "fine") else _NO_BOUND
         by_accuracy = self.claimed is not None and self.surely > self.claimed
         by_label = self.claimed_epsilon is not None and (self.lower_bound or 0.0) > self.claimed_epsilon
         return REFUTED if by_accuracy or by_label else NOT_REFUTED

@@ -29,8 +29,6 @@ _CONFIDENCE = 0.999
 _PUBLISHED_EPSILON, _PUBLISHED_DELTA = 1.0, 1e-5
 _PUBLISHED_RUNS = 1_000_000
 _JUPA_EPSILON = 1.0
-_KNOWN = 0.2
-"""Share of labelled records equal to public ones from which on an owner is asked whether they are the same."""
 _ON_PURPOSE = " (A target that is broken on purpose.)"
 _ATTACK_WORDING = (
     "An attack that gets further than the promise allows refutes the promise; one that does not proves nothing."
@@ -295,7 +293,7 @@ def _jupa(
     from adumbra.audit.adversaries import STATEMENT
     from adumbra.audit.findings import REFUTED
     from adumbra.audit.jupa import audit_bundled, audit_jupa
-    from adumbra.jupa.model import JupaModel
+    from adumbra.jupa.model import KNOWN, JupaModel
     from adumbra.table.read import open_table
 
     if (model is None) != (records is None):
@@ -315,7 +313,7 @@ def _jupa(
             table = open_table(records)
             frame = pl.concat(table.batches(table.columns))
             known = fitted.known_share(frame)
-            if known > _KNOWN:
+            if known > KNOWN:
                 note(
                     f"{100 * known:.0f} % of these records read like records that the model was fitted on: if they are "
                     "the same ones, this audit says nothing about others"

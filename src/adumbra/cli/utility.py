@@ -148,6 +148,7 @@ def fit(
         emit_json(facts | {"out": str(out), "recipe": recipe.to_dict(), "accuracy_bound": made.words.accuracy_bound})
     else:
         print_table("", ("model", str(out)), list(facts.items()))
+    note("the model holds records of PUBLIC or numbers worked out from them: anybody may come to see it")
     note(f"next: adumbra jupa apply {out} TABLE --out DIR; and adumbra audit jupa --model {out} --records LABELLED")
 
 
@@ -179,6 +180,7 @@ def apply(
     fitted = JupaModel.load(model)
     private = fitted.recipe.release == "laplace"
     book = Ledger(path_of(ledger)) if private or ledger is not None else None
+    owner: list[str] = []
     try:
         with Reporter("records") as reporter:
             folder = apply_jupa(
@@ -191,6 +193,7 @@ def apply(
                 name=name,
                 delimiter=delimiter,
                 progress=reporter,
+                tell=owner.append,
             )
     except KeyboardInterrupt:
         note(f"interrupted: {f'{out} is complete' if out.exists() else 'no release was written'}")
@@ -204,8 +207,43 @@ def apply(
     if isinstance(folder, UtilityFolder) and folder.card.not_reached:
         kept = "released all the same" if folder.card.rows == folder.card.table_rows else "left out"
         note(f"{folder.card.not_reached} of {folder.card.table_rows} records did not reach their class and were {kept}")
+    if owner:
+        note("for the owner only (private, not in the release):")
+    for line in owner[:20]:
+        note(line)
     charged = f"; charged to {book.path}" if book is not None and private else ""
     note(f"released to {out}{charged}")
+
+
+@app.command()
+def reference(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="model folder of adumbra jupa fit")],
+    table: Annotated[str, typer.Argument(metavar="PUBLIC", help="PUBLIC records; never private ones")],
+    out: Annotated[Path, typer.Option(help="reference.parquet to write")],
+    delimiter: DelimiterOption = None,
+    json: JsonOption = False,
+) -> None:
+    """PUBLIC records in the coordinates of the release, unprotected, with their labels: what a service trains on."""
+    import polars as pl
+
+    from adumbra.jupa.model import JupaModel
+    from adumbra.table.read import open_table
+
+    if os.path.lexists(out) or out.suffix != ".parquet":
+        raise InputError("a new .parquet file", f"{out}", "choose another --out")
+    fitted = JupaModel.load(model)
+    opened = open_table(table, delimiter=delimiter)
+    frame = pl.concat(opened.batches(opened.columns))
+    plain = fitted.unperturbed(frame)
+    labels = [name for name in (*fitted.utility.columns, *fitted.privacy.columns) if name in frame.columns]
+    found = pl.DataFrame({name: plain[:, i] for i, name in enumerate(fitted.columns)}).hstack(frame[labels])
+    try:
+        found.write_parquet(out)
+    except OSError as error:
+        raise InputError("a place to write", f"{out} ({error.strerror})", "choose another --out") from None
+    if json:
+        emit_json({"out": str(out), "records": found.height, "columns": found.columns})
+    note(f"{found.height} records written to {out}: nothing about them is protected")
 
 
 @app.command()
@@ -249,7 +287,7 @@ def tradeoff(
         emit(found.to_json())
     else:
         print_table(
-            f"serve {', '.join(utility)}, hide {', '.join(privacy)}: means of {splits} splits, per cent",
+            f"serve {', '.join(utility)}, hide {', '.join(privacy)}: per cent, means of fresh splits: {splits}",
             ("release", "service", "retrained", "paper's adversary", "worst adaptive", "chance", "holds", "unreached"),
             [
                 (

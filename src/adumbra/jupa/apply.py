@@ -43,6 +43,7 @@ def apply_jupa(
     name: str | None = None,
     delimiter: str | None = None,
     progress: Progress | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> UtilityFolder | ReleaseFolder:
     """Release private records by a fitted model, into a folder that may be published.
 
@@ -53,7 +54,8 @@ def apply_jupa(
     Edge cases: bad input raises `InputError` and writes nothing. The utility label of a private record is never read;
     its privacy label only where the release needs it. With the fine step, records that did not reach their class are
     left out unless the recipe keeps them; the column `row` tells which record (from 0) each released one stands for.
-    Without `out` the folder stays in a temporary place.
+    Without `out` the folder stays in a temporary place. `tell` gets lines for the owner only: which columns had cells
+    that are empty or unknown to the public table, which are never refused one by one.
     """
     fitted = model if isinstance(model, JupaModel) else JupaModel.load(model)
     say = progress or _silent
@@ -66,7 +68,7 @@ def apply_jupa(
     target = Path(tempfile.mkdtemp(prefix="adumbra-")) / "release" if out is None else Path(out)
     try:
         if fitted.recipe.release == "laplace":
-            return _laplace(fitted, opened, title, target, ledger, csv, key, say)
+            return _laplace(fitted, opened, title, target, ledger, csv, key, say, tell or _quiet)
         if ledger is not None:
             raise InputError(
                 "a ledger only for release laplace",
@@ -76,7 +78,7 @@ def apply_jupa(
         with staged(target, numbers=total * len(fitted.columns), csv=csv) as (folder, place):
             frames, not_reached, done = [], 0, 0
             coins = Coins()
-            for frame in batches_of(opened, fitted):
+            for frame in batches_of(opened, fitted, tell or _quiet):
                 released = fitted.release_rows(frame, coins, progress=say if fitted.recipe.release == "fine" else None)
                 positions = pl.Series("row", released.kept + done, dtype=pl.Int64)
                 whole = fitted.recipe.release != "fine"
@@ -112,8 +114,9 @@ def _laplace(
     csv: bool,
     key: Any,
     say: Progress,
+    tell: Callable[[str], None],
 ) -> ReleaseFolder:
-    rows = np.concatenate([model.unperturbed(frame) for frame in batches_of(table, model)])
+    rows = np.concatenate([model.unperturbed(frame) for frame in batches_of(table, model, tell)])
     made_by = (
         f"records projected by {model.recipe.projection} to serve {', '.join(model.utility.columns)}; model sha256 "
         f"{model.fingerprint()}"
@@ -143,7 +146,7 @@ def _card(model: JupaModel, table: str, rows: int, table_rows: int, not_reached:
         told_by_prediction=words.told,
         utility={"columns": list(model.utility.columns), "classes": model.utility.names},
         privacy={"columns": list(model.privacy.columns), "classes": model.privacy.names},
-        recipe=model.recipe.used() | {"public records": model.public_rows},
+        recipe={"columns": list(model.columns)} | model.recipe.used() | {"public records": model.public_rows},
         model_sha256=model.fingerprint(),
         seed=CardSeed(value=model.seed.hex, origin=model.seed.origin),
         theorem="docs/proofs/jupa.md",
@@ -155,3 +158,7 @@ def _card(model: JupaModel, table: str, rows: int, table_rows: int, not_reached:
 
 def _silent(step: str, done: int, total: int) -> None:
     """Say nothing."""
+
+
+def _quiet(line: str) -> None:
+    """Tell nobody."""

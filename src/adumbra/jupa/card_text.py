@@ -30,7 +30,7 @@ def utility_card_markdown(card: UtilityCard) -> str:
         *(f"| {name.replace('_', ' ')} | {cell(value)} |" for name, value in _said(card)),
         f"| public seed | `{card.seed.value}` ({card.seed.origin}) |",
         f"| model | sha256 `{card.model_sha256}` |",
-        f"| release | {card.release_id}, {card.created}, {card.library} |",
+        f"| release id | {card.release_id}, {card.created}, {card.library} |",
         "",
         "## What an adversary can do",
         "",

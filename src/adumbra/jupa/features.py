@@ -66,14 +66,19 @@ class Target:
         """The classes of a public table, in order of their text."""
         texts = [_column(frame, name, f"the {what} column") for name in columns]
         rows = list(zip(*(as_text(text).to_list() for text in texts), strict=True))
-        if any(None in row for row in rows):
-            raise InputError(f"a {what} label in every public record", "records without one", "leave those records out")
+        empty = sum(None in row for row in rows)
+        if empty:
+            raise InputError(
+                f"a {what} label in every public record (nothing, ? and NA are none)",
+                f"{empty} of {len(rows)} records without one",
+                "leave those records out, or give the missing a name",
+            )
         classes = tuple(sorted(set(rows)))
         if not 2 <= len(classes) <= _MOST_CLASSES:
             raise InputError(
                 f"between 2 and {_MOST_CLASSES} classes of {' and '.join(columns)}",
                 f"{len(classes)}",
-                "choose a column with a few classes, or group its values first",
+                "choose a column with a few classes, or group its values first (a number into a few ranges)",
             )
         return Target(tuple(columns), classes)
 
@@ -236,16 +241,22 @@ class Features:
         return out
 
     def unread(self, frame: pl.DataFrame) -> dict[str, tuple[int, int]]:
-        """For every number column: cells that hold something, and those of them that are no number."""
+        """For every column: empty cells, and others that hold no number or no category of the public table."""
         out = {}
         for code in self.codes:
+            cells = frame.get_column(code.name)
+            text = as_text(cells)
+            filled = text.is_not_null().to_numpy()
             if code.kind == "number":
-                filled = as_text(frame.get_column(code.name)).is_not_null().to_numpy()
-                out[code.name] = (
-                    int(filled.sum()),
-                    int(np.isnan(_as_numbers(frame.get_column(code.name))[filled]).sum()),
-                )
+                unknown = int(np.isnan(_as_numbers(cells)[filled]).sum())
+            else:
+                unknown = int((~text.drop_nulls().is_in(list(code.values))).sum())
+            out[code.name] = int((~filled).sum()), unknown
         return out
+
+    def is_number(self, name: str) -> bool:
+        """Whether a column is read as numbers."""
+        return any(code.name == name and code.kind == "number" for code in self.codes)
 
     def typed(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The columns that are read, numbers as numbers and the rest as text."""

@@ -39,6 +39,8 @@ _MODEL, _ARRAYS, _RECORDS = "model.json", "model.npz", "records.parquet"
 _UNREADABLE = (
     OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, EOFError, RecursionError, zipfile.BadZipFile,
 )  # fmt: skip
+KNOWN = 0.2
+"""Share of records equal to public ones from which on their owner is asked whether they are the same."""
 _MOST_PUBLIC = 100_000
 """Public records that are learnt from; of more, that many are drawn."""
 
@@ -73,6 +75,11 @@ class JupaModel:
     """A short hash of every public record, to notice when an audit is given the same ones."""
     records: pl.DataFrame | None = None
     """The public records that may be released whole, in the order of the pools; None unless the recipe says so."""
+
+    def __repr__(self) -> str:
+        """In a line; the arrays are long."""
+        serves, hides = ", ".join(self.utility.columns), ", ".join(self.privacy.columns)
+        return f"<JupaModel {self.recipe.release}: serves {serves}, hides {hides}, {self.public_rows} public records>"
 
     @property
     def needs_privacy_label(self) -> bool:
@@ -219,7 +226,11 @@ class JupaModel:
         except (*_UNREADABLE, pl.exceptions.PolarsError):
             whole = False
         if not whole:
-            raise InputError("a model folder as it was written", f"{path}, which was changed", "fit it again")
+            raise InputError(
+                f"a model folder as {content.get('library', 'adumbra')} wrote it",
+                f"{path}, which does not read so with adumbra {version('adumbra')}",
+                "fit it again: it was changed, or written by another version",
+            )
         return model
 
 
@@ -231,7 +242,7 @@ def fit_jupa(
     public: Any,
     recipe: Recipe,
     *,
-    seed: PublicSeed | None = None,
+    seed: PublicSeed | str | int | None = None,
     delimiter: str | None = None,
     progress: Progress | None = None,
 ) -> JupaModel:
@@ -241,7 +252,9 @@ def fit_jupa(
     100,000 records are used. `seed` makes the fit repeatable; it is public too.
     """
     with one_thread_each():  # threads of the linear algebra would wait for each other on a busy machine
-        return _fitted(public, recipe, seed or PublicSeed.fresh(), delimiter, progress or _silent)
+        given = PublicSeed.fresh() if seed is None else seed
+        public_seed = given if isinstance(given, PublicSeed) else PublicSeed.given(str(given))
+        return _fitted(public, recipe, public_seed, delimiter, progress or _silent)
 
 
 def _fitted(public: Any, recipe: Recipe, seed: PublicSeed, delimiter: str | None, say: Progress) -> JupaModel:
@@ -257,6 +270,8 @@ def _fitted(public: Any, recipe: Recipe, seed: PublicSeed, delimiter: str | None
     columns = [name for name in frame.columns if name not in targets and name not in recipe.drop]
     features = Features.fit(frame, columns=columns, encoding=recipe.encoding)
     u, s = utility.of(frame), privacy.of(frame)
+    if recipe.release in ("resample", "respond"):
+        _check_pairs(utility, privacy, u, s)
     data = Public(
         features.encode(frame),
         u,
@@ -271,6 +286,20 @@ def _fitted(public: Any, recipe: Recipe, seed: PublicSeed, delimiter: str | None
     step = fit_step(recipe, data, say)
     records = features.typed(frame)[step.origin] if isinstance(step, Resample) and step.whole else None
     return JupaModel(recipe, features, utility, privacy, step, seed, frame.height, _hashes(data.rows), records)
+
+
+def _check_pairs(utility: Target, privacy: Target, u: Integers, s: Integers) -> None:
+    """Resampling draws public records of every pair of classes."""
+    table = np.zeros((len(utility.classes), len(privacy.classes)), dtype=np.int64)
+    np.add.at(table, (u, s), 1)
+    empty = [f"{utility.names[a]} with {privacy.names[b]}" for a, b in np.argwhere(table == 0)]
+    if empty:
+        more = "" if len(empty) <= 5 else f" and {len(empty) - 5} more"
+        raise InputError(
+            "public records of every pair of a utility and a privacy class",
+            f"{len(empty)} of {table.size} pairs without one: {', '.join(empty[:5])}{more}",
+            "give more public records, or group rare classes (a number into a few ranges)",
+        )
 
 
 def _hashes(rows: Reals) -> NDArray[np.uint64]:
@@ -308,8 +337,10 @@ def _silent(step: str, done: int, total: int) -> None:
     """Say nothing."""
 
 
-def batches_of(opened: Table, model: JupaModel, rows: int = 16384) -> Iterator[pl.DataFrame]:
-    """The columns of a private table that the model reads, batch by batch."""
+def batches_of(
+    opened: Table, model: JupaModel, tell: Callable[[str], None], rows: int = 16384
+) -> Iterator[pl.DataFrame]:
+    """The columns of a private table that the model reads, batch by batch; then what its owner should know of it."""
     wanted = model.features.columns + (list(model.recipe.privacy) if model.needs_privacy_label else [])
     absent = [name for name in wanted if name not in opened.columns]
     if absent:
@@ -319,15 +350,26 @@ def batches_of(opened: Table, model: JupaModel, rows: int = 16384) -> Iterator[p
             "give a table with the columns of the public one"
             + ("; this release needs the privacy column too" if absent[0] in model.recipe.privacy else ""),
         )
-    unread: dict[str, list[int]] = {}
+    unread: dict[str, tuple[int, int]] = {}
+    known = count = 0.0
     for frame in opened.batches(wanted, rows):
-        for name, counts in model.features.unread(frame).items():
-            unread[name] = [total + one for total, one in zip(unread.get(name, (0, 0)), counts, strict=True)]
+        for name, (empty, unknown) in model.features.unread(frame).items():
+            before = unread.get(name, (0, 0))
+            unread[name] = before[0] + empty, before[1] + unknown
+        known += model.known_share(frame) * frame.height
+        count += frame.height
         yield frame
-    for name, (filled, wrong) in unread.items():
-        if filled and filled == wrong:
+    for name, (empty, unknown) in unread.items():
+        if unknown and empty + unknown == count and model.features.is_number(name):
             raise InputError(
                 f"numbers in column {name!r}, as in the public table",
                 "none in the whole table",
                 "give the column in the units of the public table, or fit again with it dropped (--drop)",
             )
+        if empty or unknown:
+            tell(f"  {name}: {empty} empty, {unknown} that the public table does not know")
+    if known > KNOWN * count:
+        tell(
+            f"  {100 * known / count:.0f} % of the records read like public ones that the model was fitted on: is this "
+            "the right table?"
+        )

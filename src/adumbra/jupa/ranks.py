@@ -172,6 +172,13 @@ class Ranks:
                     "give more public records, or group rare classes; resample needs fewer",
                 )
             references.append(each)
+        fewest = min(len(part) for each in references for part in each)
+        if bins > fewest:
+            raise InputError(
+                f"at most {fewest} bins, as many as the smallest privacy class has public records in a fold",
+                f"{bins} bins",
+                "give fewer: every bin tells more, and two serve most purposes",
+            )
         first = public.utility == 0
         own_edges = [_edges(float(np.mean(first[folds_of != k])), bins) for k in range(FOLDS)]
         base = float(np.mean(first))

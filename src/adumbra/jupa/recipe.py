@@ -171,7 +171,8 @@ class Recipe:
                 "none",
                 "give --epsilon, such as 0.5; resample needs none",
             )
-        positive("give a positive epsilon; resample is respond at epsilon 0", epsilon=self.epsilon)
+        remedy = "give a positive one" + ("; resample is respond at epsilon 0" if self.release == "respond" else "")
+        positive(remedy, epsilon=self.epsilon)
         if self.epsilon > 20.0:
             raise InputError("epsilon <= 20", f"epsilon = {self.epsilon:g}", "a larger one promises nothing")
 
