@@ -17,7 +17,7 @@ from adumbra.audit.adversaries import ADVERSARIES, STATEMENT, SeededCoins, attac
 from adumbra.core.errors import InputError
 from adumbra.core.randomness import PublicSeed
 from adumbra.jupa.model import fit_jupa
-from adumbra.jupa.recipe import Recipe
+from adumbra.jupa.recipe import JupaRecipe
 
 
 @dataclass
@@ -113,7 +113,7 @@ def test_the_adaptive_adversary_beats_the_papers_on_a_fine_step():
         u=pl.Series(digits.target % 2), s=pl.Series((digits.target >= 5).astype(int))
     )
     train, own, test = frame[:500], frame[500:1000], frame[1000:1500]
-    recipe = Recipe("u", "s", projection="pca", components=30, release="fine", most_steps=60, keep_unreached=True)
+    recipe = JupaRecipe("u", "s", projection="pca", components=30, release="fine", most_steps=60, keep_unreached=True)
     model = fit_jupa(train, recipe, seed=PublicSeed.given("adversaries"))
     report = attack_jupa(model, own, test, repeats=1, quick=True)
     assert report.worst > report.papers + 0.08

@@ -20,7 +20,7 @@ from adumbra.audit.adversaries import ADVERSARIES, AdversaryReport
 from adumbra.audit.frontier import default_recipes, frontier, labels
 from adumbra.audit.frontier_picture import frontier_svg
 from adumbra.core.errors import InputError
-from adumbra.jupa.recipe import RELEASES, Recipe
+from adumbra.jupa.recipe import RELEASES, JupaRecipe
 
 NAN = float("nan")
 
@@ -72,8 +72,8 @@ def study(monkeypatch):
     return made
 
 
-def coarse(*floors: float) -> list[Recipe]:
-    return [Recipe("u", "s", release="coarse", rho0=floor) for floor in floors]
+def coarse(*floors: float) -> list[JupaRecipe]:
+    return [JupaRecipe("u", "s", release="coarse", rho0=floor) for floor in floors]
 
 
 def test_rows_that_hold_come_first_by_utility(study):
@@ -159,7 +159,7 @@ def test_csv_and_json_hold_the_table(study):
     assert content["format"] == "adumbra-frontier/1" and content["splits"] == 2
     assert content["records"] == {"fitted": 240, "released": 120, "adversary": 240}
     assert "never prove" in content["statement"] and "chance helped" in content["caution"]
-    assert Recipe.from_dict(content["rows"][0]["recipe"]) in coarse(1.0, 2.0)
+    assert JupaRecipe.from_dict(content["rows"][0]["recipe"]) in coarse(1.0, 2.0)
 
 
 def test_progress_counts_every_fit(study):
@@ -173,10 +173,10 @@ def test_progress_counts_every_fit(study):
     ("recipes", "splits", "words"),
     [
         ([], 1, "recipes to compare"),
-        ([Recipe("u", "s"), Recipe("s", "u")], 1, "one utility and one privacy"),
-        ([Recipe("u", "s")], 0, "splits"),
-        ([Recipe("u", "number")], 1, "at least 5 public records"),
-        ([Recipe("u", "absent")], 1, "absent"),
+        ([JupaRecipe("u", "s"), JupaRecipe("s", "u")], 1, "one utility and one privacy"),
+        ([JupaRecipe("u", "s")], 0, "splits"),
+        ([JupaRecipe("u", "number")], 1, "at least 5 public records"),
+        ([JupaRecipe("u", "absent")], 1, "absent"),
     ],
 )
 def test_mistakes_are_named(study, recipes, splits, words):
@@ -188,8 +188,8 @@ def test_mistakes_are_named(study, recipes, splits, words):
 def test_real_recipes_from_fit_to_picture():
     """The projection tells the secret; a public record drawn for an equalised class does not."""
     recipes = [
-        Recipe("u", "s", release="coarse", projection="none", drop="number"),
-        Recipe("u", "s", release="resample", equalise=True, model="linear", drop="number"),
+        JupaRecipe("u", "s", release="coarse", projection="none", drop="number"),
+        JupaRecipe("u", "s", release="resample", equalise=True, model="linear", drop="number"),
     ]
     found = frontier(table(1000), recipes, splits=1, quick=True)
     coarse_row, resampled = found.rows
@@ -226,12 +226,12 @@ def test_default_recipes_for_many_classes_have_no_repair_and_no_more_components_
 
 def test_labels_name_what_differs():
     recipes = [
-        Recipe("u", "s", release="coarse", components=1),
-        Recipe("u", "s", release="coarse", components=3, projection="pca"),
-        Recipe("u", "s", release="resample", whole=True, drop="x"),
-        Recipe("u", "s", release="repair", bins=4, drop="y"),
-        Recipe("u", "s", release="respond", epsilon=0.5, rho1=100.0),
-        Recipe("u", "s", release="fine", projection="pca"),
+        JupaRecipe("u", "s", release="coarse", components=1),
+        JupaRecipe("u", "s", release="coarse", components=3, projection="pca"),
+        JupaRecipe("u", "s", release="resample", whole=True, drop="x"),
+        JupaRecipe("u", "s", release="repair", bins=4, drop="y"),
+        JupaRecipe("u", "s", release="respond", epsilon=0.5, rho1=100.0),
+        JupaRecipe("u", "s", release="fine", projection="pca"),
     ]
     assert labels(recipes) == [
         "jupa K=1",
@@ -241,7 +241,7 @@ def test_labels_name_what_differs():
         "respond rho1=100 epsilon=0.5",
         "fine pca",
     ]
-    assert labels([Recipe("u", "s", encoding="binary")]) == ["resample"]
+    assert labels([JupaRecipe("u", "s", encoding="binary")]) == ["resample"]
 
 
 # the picture

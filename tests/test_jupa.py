@@ -31,7 +31,7 @@ from adumbra.jupa.apply import apply_jupa
 from adumbra.jupa.features import Features, Guard, Target
 from adumbra.jupa.model import JupaModel, batches_of, fit_jupa
 from adumbra.jupa.ranks import FOLDS, CrossFitted, Equaliser, Public, Ranks
-from adumbra.jupa.recipe import RELEASES, Recipe
+from adumbra.jupa.recipe import RELEASES, JupaRecipe
 from adumbra.jupa.scoring import PublicModel
 from adumbra.linalg.mmd import FineStep, Moved
 from adumbra.linalg.splits import folds, parts
@@ -77,7 +77,7 @@ BLIND = PRIVATE.select("a", "b", "c")
 
 
 def recipe_of(name):
-    return Recipe("wants", "secret", **({"release": name} | RECIPES[name]))
+    return JupaRecipe("wants", "secret", **({"release": name} | RECIPES[name]))
 
 
 @pytest.fixture(scope="module")
@@ -325,23 +325,23 @@ def test_an_option_that_would_be_ignored_is_refused(option, release):
     value, users = ELSEWHERE[option]
     options = {"release": release} | NEEDED.get(release, {}) | {option: value}
     if release in users:
-        used = Recipe("wants", "secret", **options).used()
+        used = JupaRecipe("wants", "secret", **options).used()
         assert used[option] in (value, [value])
     else:
         with pytest.raises(InputError, match=option):
-            Recipe("wants", "secret", **options)
-        assert option not in Recipe("wants", "secret", release=release, **NEEDED.get(release, {})).used()
+            JupaRecipe("wants", "secret", **options)
+        assert option not in JupaRecipe("wants", "secret", release=release, **NEEDED.get(release, {})).used()
 
 
 def test_every_option_is_known_here():
     told = {*ELSEWHERE, "landmarks", "source", "encoding", "drop", "utility", "privacy", "release"}
-    assert {field.name for field in dataclasses.fields(Recipe)} == told
+    assert {field.name for field in dataclasses.fields(JupaRecipe)} == told
 
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_true_label_is_never_the_source(release):
     with pytest.raises(InputError, match="source"):
-        Recipe("wants", "secret", release=release, source="true", **NEEDED.get(release, {}))
+        JupaRecipe("wants", "secret", release=release, source="true", **NEEDED.get(release, {}))
 
 
 @pytest.mark.parametrize(
@@ -385,15 +385,15 @@ def test_the_true_label_is_never_the_source(release):
 )
 def test_recipes_that_make_no_sense(options):
     with pytest.raises(InputError):
-        Recipe(**({"utility": "wants", "privacy": "secret"} | options))
+        JupaRecipe(**({"utility": "wants", "privacy": "secret"} | options))
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_recipes_survive_json(name):
     recipe = recipe_of(name)
-    assert Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))) == recipe
+    assert JupaRecipe.from_dict(json.loads(json.dumps(recipe.to_dict()))) == recipe
     with pytest.raises(InputError, match="unknown 'colour'"):
-        Recipe.from_dict(recipe.to_dict() | {"colour": 1})
+        JupaRecipe.from_dict(recipe.to_dict() | {"colour": 1})
 
 
 def test_code_book_and_labels_survive_json():
@@ -503,7 +503,7 @@ def test_what_the_prediction_tells_is_counted(model_of):
 @pytest.fixture(scope="module")
 def three():
     """A response among three privacy classes."""
-    recipe = Recipe("wants", "secret", release="respond", epsilon=1.3, model="linear")
+    recipe = JupaRecipe("wants", "secret", release="respond", epsilon=1.3, model="linear")
     return fit_jupa(table(300, 4, privacies=3), recipe, seed=SEED)
 
 
@@ -780,7 +780,7 @@ def test_rare_values_do_not_tell_references_from_records(kind):
         names = [f"n{seed}.{i}" if secret == "M" else "same" for i, secret in enumerate(frame["secret"])]
         return frame.with_columns(name=pl.Series(names))
 
-    recipe = Recipe("wants", "secret", release="repair", model=kind)
+    recipe = JupaRecipe("wants", "secret", release="repair", model=kind)
     model = fit_jupa(named(400, 1), recipe, seed=SEED)
     fresh = named(2000, 2)
     up = model.release_rows(fresh, Fixed()).rows[:, 0] >= 0
@@ -860,7 +860,7 @@ def test_repaired_scores_are_the_average_of_the_classes_at_a_uniform_rank(model_
 @pytest.mark.parametrize("privacies", [2, 3])
 def test_repaired_records_keep_the_promise_for_the_same_population(privacies):
     """End to end, with a real model: bins of fresh records, by class, over a few public draws."""
-    recipe = Recipe("wants", "secret", release="repair", model="linear")
+    recipe = JupaRecipe("wants", "secret", release="repair", model="linear")
     bounds, accuracy = [], []
     for draw in range(4):
         model = fit_jupa(table(400, 100 + draw, privacies), recipe, seed=SEED)
@@ -952,7 +952,7 @@ def test_equalised_predictions_of_many_classes_keep_the_bound(monkeypatch):
 def test_records_that_did_not_arrive_are_left_out_and_counted(most_steps):
     options = RECIPES["fine"] | {"most_steps": most_steps}
     left, kept = (
-        fit_jupa(PUBLIC, Recipe("wants", "secret", release="fine", keep_unreached=keep, **options), seed=SEED)
+        fit_jupa(PUBLIC, JupaRecipe("wants", "secret", release="fine", keep_unreached=keep, **options), seed=SEED)
         for keep in (False, True)
     )
     every = kept.release_rows(BLIND, Fixed())
@@ -1130,7 +1130,7 @@ def test_what_is_no_model_is_refused(tmp_path):
 
 def test_fitting_refuses_what_it_cannot_learn_from():
     with pytest.raises(InputError, match="'q'"):
-        fit_jupa(PUBLIC, Recipe("q", "secret"), seed=SEED)
+        fit_jupa(PUBLIC, JupaRecipe("q", "secret"), seed=SEED)
     with pytest.raises(InputError, match="'q'"):
         fit_jupa(PUBLIC, dataclasses.replace(recipe_of("coarse"), drop=("q",)), seed=SEED)
     with pytest.raises(InputError, match="features"):
@@ -1307,4 +1307,4 @@ def test_the_public_names():
     assert ad.fit_jupa is fit_jupa
     assert ad.apply_jupa is apply_jupa
     assert ad.JupaModel is JupaModel
-    assert ad.JupaRecipe is Recipe
+    assert ad.JupaRecipe is JupaRecipe

@@ -15,10 +15,10 @@ from adumbra.core.release import open_folder
 from adumbra.jupa.apply import apply_jupa
 from adumbra.jupa.features import Features
 from adumbra.jupa.model import JupaModel, fit_jupa
-from adumbra.jupa.recipe import Recipe
+from adumbra.jupa.recipe import JupaRecipe
 
 SEED = PublicSeed.given("a public seed")
-RESPOND = Recipe("wants", "secret", release="respond", epsilon=0.1, model="linear")
+RESPOND = JupaRecipe("wants", "secret", release="respond", epsilon=0.1, model="linear")
 
 
 class Fixed:
@@ -48,7 +48,7 @@ def test_rare_categories_do_not_break_ranks(kind, release):
     """A value that only left-out records hold must mean to a model what any unknown value means."""
     public, fresh = table(600, 0, True), table(3000, 5, True)
     model = fit_jupa(
-        public, Recipe("wants", "secret", model=kind, release=release, equalise=release == "resample"), seed=SEED
+        public, JupaRecipe("wants", "secret", model=kind, release=release, equalise=release == "resample"), seed=SEED
     )
     labels = model.labels_of(fresh, "privacy")
     rows = model.features.encode(fresh)
@@ -65,7 +65,7 @@ def test_every_fold_has_as_many_bins_below_the_threshold(bins):
     """Else a bin would lie below the threshold in one fold and above it in another, and the purpose would be lost."""
     for draw in range(6):
         public = table(240, draw)
-        model = fit_jupa(public, Recipe("wants", "secret", release="repair", model="linear", bins=bins), seed=SEED)
+        model = fit_jupa(public, JupaRecipe("wants", "secret", release="repair", model="linear", bins=bins), seed=SEED)
         found = model.step.ranks
         where = int(np.flatnonzero(found.edges == found.base)[0])
         first = (public["wants"] == "no").to_numpy()
@@ -76,7 +76,7 @@ def test_every_fold_has_as_many_bins_below_the_threshold(bins):
 
 def test_no_temporary_folder_is_left_when_the_table_does_not_open(monkeypatch, tmp_path):
     """Nothing is made before the table is known to open."""
-    model = fit_jupa(table(100, 0), Recipe("wants", "secret", release="coarse"), seed=SEED)
+    model = fit_jupa(table(100, 0), JupaRecipe("wants", "secret", release="coarse"), seed=SEED)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(InputError):
         apply_jupa(model, "nowhere.csv")
@@ -85,7 +85,7 @@ def test_no_temporary_folder_is_left_when_the_table_does_not_open(monkeypatch, t
 
 def test_the_fingerprint_covers_labels_and_whole_records():
     """Everything that was learnt: both targets and the records released whole too."""
-    model = fit_jupa(table(200, 0), Recipe("wants", "secret", model="linear", whole=True), seed=SEED)
+    model = fit_jupa(table(200, 0), JupaRecipe("wants", "secret", model="linear", whole=True), seed=SEED)
     other = dataclasses.replace(model, records=model.records.reverse())
     assert other.fingerprint() != model.fingerprint()
     renamed = dataclasses.replace(model.utility, classes=tuple(reversed(model.utility.classes)))
@@ -117,7 +117,7 @@ def test_the_fingerprint_covers_labels_and_whole_records():
 def test_an_option_that_would_be_ignored_is_refused(options):
     """Ignored because of another option, not of the release: a card would print them as if they were used."""
     with pytest.raises(InputError):
-        Recipe("wants", "secret", **options)
+        JupaRecipe("wants", "secret", **options)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_an_option_that_would_be_ignored_is_refused(options):
 def test_an_edited_model_json_is_refused(tmp_path, path, value):
     """Not a traceback later, and not another epsilon."""
     model = fit_jupa(
-        table(200, 0), Recipe("wants", "secret", release="respond", epsilon=0.5, model="linear"), seed=SEED
+        table(200, 0), JupaRecipe("wants", "secret", release="respond", epsilon=0.5, model="linear"), seed=SEED
     )
     model.save(tmp_path / "m")
     file = tmp_path / "m" / "model.json"
@@ -174,12 +174,12 @@ def test_true_and_false_are_the_same_however_they_are_stored():
 def test_recipes_of_the_wrong_types(options):
     """An error that says what to do; no text counts as yes."""
     with pytest.raises(InputError):
-        Recipe(**({"utility": "wants", "privacy": "secret"} | options))
+        JupaRecipe(**({"utility": "wants", "privacy": "secret"} | options))
 
 
 def test_a_utility_card_cannot_claim_differential_privacy(tmp_path):
     """A card that claims differential privacy is no card of this kind."""
-    model = fit_jupa(table(100, 0), Recipe("wants", "secret", release="coarse"), seed=SEED)
+    model = fit_jupa(table(100, 0), JupaRecipe("wants", "secret", release="coarse"), seed=SEED)
     card = apply_jupa(model, table(20, 1), tmp_path / "out").card
     text = json.dumps(card.model_dump() | {"differential_privacy": True})
     (tmp_path / "out" / "card.json").write_text(text)
@@ -189,13 +189,13 @@ def test_a_utility_card_cannot_claim_differential_privacy(tmp_path):
 
 def test_what_an_equalised_prediction_tells_is_not_what_the_plain_one_would():
     """What the plain prediction tells is not released there."""
-    model = fit_jupa(table(1500, 0), Recipe("wants", "secret", model="linear", equalise=True), seed=SEED)
+    model = fit_jupa(table(1500, 0), JupaRecipe("wants", "secret", model="linear", equalise=True), seed=SEED)
     assert model.words.told is None or model.words.told <= model.words.accuracy_bound
 
 
 def test_the_bound_of_a_response_covers_what_the_prediction_tells():
     """A card must not state less than it says is told already."""
     model = fit_jupa(
-        table(1500, 0), Recipe("wants", "secret", release="respond", epsilon=0.1, model="linear"), seed=SEED
+        table(1500, 0), JupaRecipe("wants", "secret", release="respond", epsilon=0.1, model="linear"), seed=SEED
     )
     assert model.words.accuracy_bound is None or model.words.accuracy_bound >= model.words.told

@@ -20,7 +20,7 @@ from adumbra.core.errors import InputError
 from adumbra.core.randomness import PublicSeed
 from adumbra.jupa.apply import apply_jupa
 from adumbra.jupa.model import JupaModel, fit_jupa
-from adumbra.jupa.recipe import Recipe
+from adumbra.jupa.recipe import JupaRecipe
 from adumbra.sklearn import JUPA
 
 SEED = PublicSeed.given("review")
@@ -40,7 +40,7 @@ def _records(rows: int, seed: int, *, rare: float = 0.5, shown: float = 0.0, une
 def _fitted(public: pl.DataFrame, **options: Any) -> JupaModel:
     if options.get("release", "resample") in ("resample", "respond", "repair"):
         options = {"model": "linear"} | options
-    return fit_jupa(public, Recipe(("u",), ("s",), **options), seed=SEED)
+    return fit_jupa(public, JupaRecipe(("u",), ("s",), **options), seed=SEED)
 
 
 def _guessed(model: JupaModel, private: pl.DataFrame) -> float:

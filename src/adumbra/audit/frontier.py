@@ -26,7 +26,7 @@ from adumbra.core.randomness import PublicSeed
 from adumbra.core.validation import at_least
 from adumbra.jupa.features import Target
 from adumbra.jupa.model import fit_jupa
-from adumbra.jupa.recipe import Recipe
+from adumbra.jupa.recipe import JupaRecipe
 from adumbra.linalg.splits import parts
 
 __all__ = ["CAUTION", "Frontier", "default_recipes", "frontier", "labels"]
@@ -107,7 +107,7 @@ class Frontier:
 
 def frontier(
     public: pl.DataFrame,
-    recipes: Sequence[Recipe],
+    recipes: Sequence[JupaRecipe],
     *,
     splits: int = 5,
     seed: int = 0,
@@ -164,7 +164,7 @@ def default_recipes(
     *,
     columns: int | None = None,
     quick: bool = False,
-) -> list[Recipe]:
+) -> list[JupaRecipe]:
     """Recipes worth comparing for a utility target of `classes` classes.
 
     `quick` gives about half of them, with a linear model of the utility target where the best of several would be
@@ -178,8 +178,8 @@ def default_recipes(
 
     predicted: dict[str, Any] = {"model": "linear"} if quick else {}
 
-    def made(**options: Any) -> Recipe:
-        return Recipe(utility, privacy, **options)  # type: ignore[arg-type]  # one name is taken too
+    def made(**options: Any) -> JupaRecipe:
+        return JupaRecipe(utility, privacy, **options)  # type: ignore[arg-type]  # one name is taken too
 
     out = [made(release="coarse", components=k) for k in sorted(set(more))]
     floors = (1e-1,) if quick else (1e-4, 1e-2, 1e-1, 1.0)
@@ -198,12 +198,12 @@ def default_recipes(
     return list(dict.fromkeys(out))
 
 
-def labels(recipes: Sequence[Recipe]) -> list[str]:
+def labels(recipes: Sequence[JupaRecipe]) -> list[str]:
     """Short names: the release, and the options in which these recipes differ."""
     used = [recipe.used() for recipe in recipes]
     varied = {
         key
-        for key in (field.name for field in dataclasses.fields(Recipe))
+        for key in (field.name for field in dataclasses.fields(JupaRecipe))
         if key not in _NO_OPTION and len({str(options[key]) for options in used if key in options}) > 1
     }
     found: dict[str, int] = {}
@@ -215,11 +215,11 @@ def labels(recipes: Sequence[Recipe]) -> list[str]:
     return out
 
 
-def _words(recipe: Recipe, options: dict[str, Any], varied: set[str]) -> str:
+def _words(recipe: JupaRecipe, options: dict[str, Any], varied: set[str]) -> str:
     out = [recipe.projection if recipe.release == "coarse" else recipe.release]
     if recipe.release != "coarse" and recipe.projection != "jupa" and "projection" in varied:
         out.append(recipe.projection)
-    defaults = {field.name: field.default for field in dataclasses.fields(Recipe)}
+    defaults = {field.name: field.default for field in dataclasses.fields(JupaRecipe)}
     for key, value in options.items():
         if key in _NO_OPTION or key == "projection" or (key not in varied and key not in _ALWAYS):
             continue
@@ -235,7 +235,7 @@ def _words(recipe: Recipe, options: dict[str, Any], varied: set[str]) -> str:
     return " ".join(out)
 
 
-def _targets(recipes: Sequence[Recipe]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _targets(recipes: Sequence[JupaRecipe]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The one pair of targets that all recipes have."""
     if not recipes:
         raise InputError("recipes to compare", "none", "use default_recipes(utility, privacy, classes)")
@@ -261,7 +261,7 @@ def _strata(public: pl.DataFrame, utility: tuple[str, ...], privacy: tuple[str, 
     return strata
 
 
-def _row(recipe: Recipe, label: str, reports: Sequence[AdversaryReport]) -> dict[str, Any]:
+def _row(recipe: JupaRecipe, label: str, reports: Sequence[AdversaryReport]) -> dict[str, Any]:
     used = recipe.used()
     worst, chance = _mean([r.worst for r in reports]), _mean([r.chance for r in reports])
     return {

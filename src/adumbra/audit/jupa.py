@@ -20,7 +20,7 @@ from adumbra.audit.findings import NOT_REFUTED, REFUTED
 from adumbra.core.errors import InputError
 from adumbra.core.randomness import Coins, PublicSeed
 from adumbra.jupa.model import JupaModel, fit_jupa
-from adumbra.jupa.recipe import Recipe
+from adumbra.jupa.recipe import JupaRecipe
 from adumbra.jupa.releases import Resample
 from adumbra.linalg.splits import parts
 
@@ -159,9 +159,9 @@ def bundled_records() -> pl.DataFrame:
     )
 
 
-def _bundled_recipes(epsilon: float) -> Iterator[tuple[str, Recipe]]:
-    def made(**options: Any) -> Recipe:
-        return Recipe(("parity",), ("high",), **options)
+def _bundled_recipes(epsilon: float) -> Iterator[tuple[str, JupaRecipe]]:
+    def made(**options: Any) -> JupaRecipe:
+        return JupaRecipe(("parity",), ("high",), **options)
 
     yield "coarse, K = 5", made(release="coarse", components=5)
     yield "coarse, K = 1", made(release="coarse", components=1)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from adumbra.jupa.features import Target
-    from adumbra.jupa.recipe import Recipe
+    from adumbra.jupa.recipe import JupaRecipe
 
 __all__ = ["app"]
 
@@ -93,11 +93,11 @@ def fit(
     """Learn a release from a PUBLIC table. The model is public too: it may hold public records."""
     from adumbra.core.randomness import PublicSeed
     from adumbra.jupa.model import fit_jupa
-    from adumbra.jupa.recipe import Recipe
+    from adumbra.jupa.recipe import JupaRecipe
     from adumbra.publish import check_target
 
     check_target(out)
-    recipe = Recipe(
+    recipe = JupaRecipe(
         utility=tuple(utility),
         privacy=tuple(privacy),
         projection=projection,
@@ -321,7 +321,7 @@ def _best_model(frame: pl.DataFrame, target: Target, left_out: set[str], encodin
     return fit_public_model("auto", known, target.of(frame), len(target.classes), seed=b"tradeoff").kind
 
 
-def _with(recipes: list[Recipe], model: str, encoding: str, drop: tuple[str, ...]) -> list[Recipe]:
+def _with(recipes: list[JupaRecipe], model: str, encoding: str, drop: tuple[str, ...]) -> list[JupaRecipe]:
     """The same recipes for these records."""
     import dataclasses
 

@@ -22,7 +22,7 @@ from adumbra.jupa import local
 from adumbra.jupa.features import Features, Target
 from adumbra.jupa.promises import Words, words_of
 from adumbra.jupa.ranks import Public
-from adumbra.jupa.recipe import Recipe
+from adumbra.jupa.recipe import JupaRecipe
 from adumbra.jupa.releases import Resample, Step, fit_step, step_from_arrays
 from adumbra.linalg.rows import one_thread_each
 from adumbra.publish import check_target, staged
@@ -64,7 +64,7 @@ class JupaModel:
     adversary will. `save` and `load` keep it as JSON and plain arrays.
     """
 
-    recipe: Recipe
+    recipe: JupaRecipe
     features: Features
     utility: Target
     privacy: Target
@@ -205,7 +205,7 @@ class JupaModel:
         try:
             with np.load(path / _ARRAYS, allow_pickle=False) as stored:
                 arrays = {name: stored[name] for name in stored.files}
-            recipe = Recipe.from_dict(content["recipe"])
+            recipe = JupaRecipe.from_dict(content["recipe"])
             records = pl.read_parquet(path / _RECORDS) if recipe.whole else None
             seed = PublicSeed(bytes.fromhex(content["seed"]["value"]), content["seed"]["origin"])
             model = JupaModel(
@@ -240,7 +240,7 @@ def _frame(columns: tuple[str, ...], rows: Reals) -> pl.DataFrame:
 
 def fit_jupa(
     public: Any,
-    recipe: Recipe,
+    recipe: JupaRecipe,
     *,
     seed: PublicSeed | str | int | None = None,
     delimiter: str | None = None,
@@ -257,7 +257,7 @@ def fit_jupa(
         return _fitted(public, recipe, public_seed, delimiter, progress or _silent)
 
 
-def _fitted(public: Any, recipe: Recipe, seed: PublicSeed, delimiter: str | None, say: Progress) -> JupaModel:
+def _fitted(public: Any, recipe: JupaRecipe, seed: PublicSeed, delimiter: str | None, say: Progress) -> JupaModel:
     table = open_table(public, delimiter=delimiter)
     say("reading the public table", 0, 0)
     frame = _some_rows(pl.concat(table.batches(table.columns)), seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from adumbra.jupa.recipe import Recipe
+from adumbra.jupa.recipe import JupaRecipe
 
 __all__ = ["TITLES", "Words", "words_of"]
 
@@ -33,7 +33,7 @@ class Words:
     told: float | None
 
 
-def words_of(recipe: Recipe, utilities: int, privacies: int, bound: float | None, told: float | None) -> Words:
+def words_of(recipe: JupaRecipe, utilities: int, privacies: int, bound: float | None, told: float | None) -> Words:
     """The words of a recipe, with its numbers."""
     promise, to_whom, caution = {
         "coarse": _coarse,
@@ -56,7 +56,9 @@ def _percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f} %"
 
 
-def _coarse(recipe: Recipe, utilities: int, privacies: int, bound: float | None, told: float | None) -> tuple[str, ...]:
+def _coarse(
+    recipe: JupaRecipe, utilities: int, privacies: int, bound: float | None, told: float | None
+) -> tuple[str, ...]:
     return (
         f"{_NONE} Nothing is promised: a projection leaves out what lies off its {recipe.projection} directions, and "
         "nothing more. Whatever the released numbers say about the privacy target can be learnt from them.",
@@ -65,7 +67,9 @@ def _coarse(recipe: Recipe, utilities: int, privacies: int, bound: float | None,
     )
 
 
-def _fine(recipe: Recipe, utilities: int, privacies: int, bound: float | None, told: float | None) -> tuple[str, ...]:
+def _fine(
+    recipe: JupaRecipe, utilities: int, privacies: int, bound: float | None, told: float | None
+) -> tuple[str, ...]:
     return (
         f"{_NONE} Nothing is promised. The step is a heuristic against an adversary who learnt from unmoved records; "
         "one who moves records of their own by the same public rule and learns from those is not held back by it "
@@ -77,7 +81,7 @@ def _fine(recipe: Recipe, utilities: int, privacies: int, bound: float | None, t
 
 
 def _resample(
-    recipe: Recipe, utilities: int, privacies: int, bound: float | None, told: float | None
+    recipe: JupaRecipe, utilities: int, privacies: int, bound: float | None, told: float | None
 ) -> tuple[str, ...]:
     bits = math.log2(utilities)
     common = (
@@ -122,7 +126,9 @@ def _resample(
     return promise, to_whom, caution
 
 
-def _repair(recipe: Recipe, utilities: int, privacies: int, bound: float | None, told: float | None) -> tuple[str, ...]:
+def _repair(
+    recipe: JupaRecipe, utilities: int, privacies: int, bound: float | None, told: float | None
+) -> tuple[str, ...]:
     return (
         f"{_NONE} A distributional guarantee: of a record only one of {recipe.bins} bins of its rank among public "
         "records of its own privacy class is told. For records of the population that the public ones were drawn from, "
@@ -136,7 +142,7 @@ def _repair(recipe: Recipe, utilities: int, privacies: int, bound: float | None,
 
 
 def _laplace(
-    recipe: Recipe, utilities: int, privacies: int, bound: float | None, told: float | None
+    recipe: JupaRecipe, utilities: int, privacies: int, bound: float | None, told: float | None
 ) -> tuple[str, ...]:
     epsilon = recipe.epsilon or 0.0
     factor, privacies = math.exp(epsilon), max(privacies, 2)

@@ -14,7 +14,7 @@ from adumbra.jupa.scoring import MODELS
 from adumbra.linalg.discriminant import FEATURE_KERNELS, KINDS
 from adumbra.linalg.mmd import KERNELS as FINE_KERNELS
 
-__all__ = ["RELEASES", "JupaRecipe", "Recipe"]
+__all__ = ["RELEASES", "JupaRecipe"]
 
 RELEASES = ("coarse", "fine", "resample", "respond", "repair", "laplace")
 
@@ -45,7 +45,7 @@ _OF_A_SUBSPACE = ("projection", "components", "rho0", "rho1", "rho1_prime", "ker
 
 
 @dataclass(frozen=True)
-class Recipe:
+class JupaRecipe:
     """Everything that `fit_jupa` is told, all of it public.
 
     * `utility`, `privacy`: label columns. Several of a kind are summed in the projection (equation 9) and count as one
@@ -186,13 +186,13 @@ class Recipe:
         return {key: list(v) if isinstance(v, tuple) else v for key, v in dataclasses.asdict(self).items()}
 
     @staticmethod
-    def from_dict(content: Mapping[str, Any]) -> Recipe:
+    def from_dict(content: Mapping[str, Any]) -> JupaRecipe:
         """Read back what `to_dict` wrote."""
-        known = {field.name for field in dataclasses.fields(Recipe)}
+        known = {field.name for field in dataclasses.fields(JupaRecipe)}
         if set(content) - known:
             raise InputError("a recipe of this version", f"unknown {sorted(set(content) - known)[0]!r}", "fit again")
         fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in content.items()}
-        return Recipe(**fields)
+        return JupaRecipe(**fields)
 
     def used(self) -> dict[str, Any]:
         """The options that are used, for a card."""
@@ -211,7 +211,3 @@ def _weights(name: str, given: object, targets: int) -> tuple[float, ...]:
     if len(weights) not in (1, targets):
         raise InputError(f"one {name}, or one for each privacy column", f"{len(weights)}", "give as many as columns")
     return tuple(float(between(0.0, 1e12, "give a weight of 0 or more", **{name: weight})) for weight in weights)
-
-
-JupaRecipe = Recipe
-"""The same beside other public names, where Recipe alone would not say of what."""

@@ -19,7 +19,7 @@ from adumbra.core.errors import InputError
 from adumbra.core.randomness import CoinsLike, truthful
 from adumbra.jupa.features import Guard
 from adumbra.jupa.ranks import FOLDS, Arrays, CrossFitted, Equaliser, Integers, Public, Ranks, Reals, under
-from adumbra.jupa.recipe import Recipe
+from adumbra.jupa.recipe import JupaRecipe
 from adumbra.jupa.scoring import PublicModel, fit_public_model, out_of_fold
 from adumbra.linalg.discriminant import KernelMap, Projection, fit_projection, kernel_map
 from adumbra.linalg.mmd import FineStep, fit_fine_step
@@ -97,7 +97,7 @@ class Subspace:
         )
 
 
-def fit_subspace(recipe: Recipe, public: Public) -> Subspace:
+def fit_subspace(recipe: JupaRecipe, public: Public) -> Subspace:
     """Learn the projection of a recipe."""
     guard = Guard.of(public.rows)
     rows, kernel = guard.mend(public.rows), None
@@ -298,7 +298,7 @@ def _typical_in(subspace: Subspace, public: Public, numbers: Integers) -> Reals:
     return _typical(scores, public)
 
 
-def _fit_resample(recipe: Recipe, public: Public, subspace: Subspace, progress: Progress | None) -> Resample:
+def _fit_resample(recipe: JupaRecipe, public: Public, subspace: Subspace, progress: Progress | None) -> Resample:
     counts = np.bincount(public.joint(), minlength=public.utilities * public.privacies)
     if counts.min() == 0:
         raise InputError(
@@ -393,7 +393,7 @@ class Repair:
         return out | {"numbers": np.array([self.centre, self.scale])}
 
 
-def _fit_repair(recipe: Recipe, public: Public, progress: Progress | None) -> Repair:
+def _fit_repair(recipe: JupaRecipe, public: Public, progress: Progress | None) -> Repair:
     if public.utilities != 2:
         raise InputError(
             "a utility target of two classes for release repair, which keeps one score",
@@ -412,7 +412,7 @@ def _fit_repair(recipe: Recipe, public: Public, progress: Progress | None) -> Re
 # -------------------------------------------------------------------------------------------------------- all of it
 
 
-def fit_step(recipe: Recipe, public: Public, progress: Progress | None = None) -> Step:
+def fit_step(recipe: JupaRecipe, public: Public, progress: Progress | None = None) -> Step:
     """The release of a recipe, learnt from public records. The noise of `laplace` is added elsewhere (jupa.local)."""
     if recipe.release == "repair":  # scores by a classifier of all features, in no subspace
         return _fit_repair(recipe, public, progress)
@@ -434,7 +434,7 @@ def fit_step(recipe: Recipe, public: Public, progress: Progress | None = None) -
     return Coarse(subspace)
 
 
-def step_from_arrays(recipe: Recipe, arrays: Mapping[str, NDArray[Any]]) -> Step:
+def step_from_arrays(recipe: JupaRecipe, arrays: Mapping[str, NDArray[Any]]) -> Step:
     """Read back a fitted step."""
     if recipe.release == "repair":
         ranks = Ranks.from_arrays(under("ranks.", arrays))

@@ -26,7 +26,7 @@ from adumbra.jupa import local
 from adumbra.jupa.model import Released
 from adumbra.jupa.promises import words_of
 from adumbra.jupa.ranks import Public
-from adumbra.jupa.recipe import Recipe
+from adumbra.jupa.recipe import JupaRecipe
 from adumbra.jupa.releases import Outcome, Resample, fit_step
 from adumbra.linalg.rows import one_thread_each
 from adumbra.privacy.ledger import Ledger
@@ -132,9 +132,9 @@ class JUPA(
         tags.non_deterministic = self.release != "coarse"
         return tags
 
-    def _recipe(self, targets: int) -> Recipe:
+    def _recipe(self, targets: int) -> JupaRecipe:
         names = ("privacy",) if targets < 2 else tuple(f"privacy{i + 1}" for i in range(targets))
-        return Recipe(
+        return JupaRecipe(
             ("utility",),
             names,
             projection=self.projection,
@@ -300,7 +300,7 @@ class _Simulated:
         self._estimator = estimator
 
     @property
-    def recipe(self) -> Recipe:
+    def recipe(self) -> JupaRecipe:
         """Its options."""
         return self._estimator._fitted_recipe
 
