@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import adumbra as ad
+from adumbra.audit.adversaries import rehearsed
 from adumbra.core.card import UTILITY_FORMAT, UtilityCard
 from adumbra.core.errors import InputError
 from adumbra.core.randomness import Coins, PublicSeed
@@ -978,7 +979,7 @@ def test_every_released_row_says_whose_it_is(model_of, name, monkeypatch, tmp_pa
         )
     coins = Fixed(8)
     monkeypatch.setattr(apply_module, "Coins", lambda: coins)
-    monkeypatch.setattr(apply_module, "batches_of", lambda opened, fitted: batches_of(opened, fitted, 7))
+    monkeypatch.setattr(apply_module, "batches_of", lambda opened, fitted, tell: batches_of(opened, fitted, tell, 7))
     folder = apply_jupa(model, PRIVATE, tmp_path / "out")
     found = folder.table()
     again, expected, places = Fixed(8), [], []
@@ -1010,7 +1011,7 @@ def test_a_release_of_nobody_is_refused(model_of, monkeypatch, tmp_path):
 
 def noise_of(components, clip, epsilon, rows=4000):
     names = tuple(f"z{i + 1}" for i in range(components))
-    return local.simulated(local.job_of(np.zeros((rows, components)), names, clip, epsilon, "t"))
+    return rehearsed(local.job_of(np.zeros((rows, components)), names, clip, epsilon, "t"))
 
 
 @pytest.mark.parametrize(("components", "clip", "epsilon"), [(1, 2.0, 1.0), (3, 1.5, 4.0)])
@@ -1034,7 +1035,7 @@ def test_no_record_moves_the_release_by_more_than_the_noise_covers(monkeypatch):
     names = ("z1", "z2", "z3")
     scale = np.abs(noise_of(components, clip, 1.0, rows=8000)).mean()
     monkeypatch.setattr(noise, "operating_system_key", lambda: b"s" * 32)
-    twice = (local.simulated(local.job_of(rows, names, clip, 1.0, "t")) for rows in (points, 0 * points))
+    twice = (rehearsed(local.job_of(rows, names, clip, 1.0, "t")) for rows in (points, 0 * points))
     bare = next(twice) - next(twice)
     assert bare == pytest.approx(np.clip(points, -clip, clip), abs=1e-4)
     farthest = max(np.abs(one - other).sum() for one, other in itertools.combinations(bare, 2))
@@ -1161,7 +1162,8 @@ def test_a_card_says_first_that_there_is_no_differential_privacy(model_of, name,
     assert card.promise == model_of(name).promise
     assert card.release == model_of(name).recipe.release
     assert card.model_sha256 == model_of(name).fingerprint()
-    assert card.recipe == model_of(name).recipe.used() | {"public records": 240}
+    columns = {"columns": list(model_of(name).columns), "public records": 240}
+    assert card.recipe == model_of(name).recipe.used() | columns
     page = (tmp_path / "out" / "card.md").read_text().splitlines()
     assert page[0].startswith("# ")
     assert page[2].startswith("> **No differential privacy.** ")

@@ -18,9 +18,11 @@ import polars as pl
 import threadpoolctl  # type: ignore[import-untyped]  # it ships no types
 from numpy.typing import NDArray
 
+from adumbra import pipeline
 from adumbra.core.errors import InputError
 from adumbra.core.randomness import CoinsLike
 from adumbra.core.validation import at_least, one_of
+from adumbra.jupa.local import job_of
 from adumbra.linalg.splits import folds, parts
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "ReleasedRows",
     "SeededCoins",
     "attack_jupa",
+    "rehearsed",
     "train_and_score",
 ]
 
@@ -198,7 +201,7 @@ def attack_jupa(
     step("simulating releases")
     simulated, sources = _simulated(model, adversary, coins, repeats)
     step("releasing the records under attack")
-    released = model.release_rows(test, coins)
+    released = _released(model, test, coins)
     rows, kept = np.asarray(released.rows, dtype=np.float64), np.asarray(released.kept, dtype=np.int64)
     chance = 1.0 / len(np.unique(test_s))
     missed = released.not_reached / len(test_s)
@@ -258,6 +261,8 @@ def train_and_score(
             f"{rows.shape} with {len(labels)} labels, {fresh.shape} with {len(truth)}",
             "release both with one model",
         )
+    if not len(fresh):
+        return dict.fromkeys(names, math.nan)
     origin = np.arange(len(rows)) if groups is None else np.asarray(groups, dtype=np.int64)
     return {name: _accuracy(_trained(name, rows, labels, origin, quick).predict(fresh), truth) for name in names}
 
@@ -291,12 +296,37 @@ def _reader(model: Attackable, simulated: Reals, own: Integers, rows: Reals) -> 
     return {READER: often.argmax(axis=1)[met].astype(np.int64)}
 
 
+@dataclass(frozen=True)
+class _Noisy:
+    """A simulated release of every record."""
+
+    rows: Reals
+    kept: Integers
+    not_reached: int = 0
+
+
+def _released(model: Attackable, frame: pl.DataFrame, coins: CoinsLike) -> ReleasedRows:
+    """One release; noise through the meter is rehearsed, which charges nothing and is for labelled records only."""
+    if model.recipe.release != "laplace":
+        return model.release_rows(frame, coins)
+    plain = np.asarray(model.unperturbed(frame), dtype=np.float64)
+    names = tuple(f"z{i + 1}" for i in range(plain.shape[1]))
+    noisy = rehearsed(job_of(plain, names, model.recipe.clip, model.recipe.epsilon, "records"))
+    return _Noisy(noisy, np.arange(len(noisy)))
+
+
+def rehearsed(job: pipeline.Job) -> Reals:
+    """What a release would hold; charges and writes nothing."""
+    (draft,) = pipeline.rehearse(job, lambda meter: meter)
+    return np.concatenate(list(draft.batches))
+
+
 def _simulated(model: Attackable, own: pl.DataFrame, coins: CoinsLike, repeats: int) -> tuple[Reals, Integers]:
     """Releases of the adversary's own records, and where each row came from."""
     rows: list[Reals] = []
     sources: list[Integers] = []
     for _ in range(repeats):
-        released = model.release_rows(own, coins)
+        released = _released(model, own, coins)
         rows.append(np.asarray(released.rows, dtype=np.float64))
         sources.append(np.asarray(released.kept, dtype=np.int64))
         if len(rows) == 2 and np.array_equal(rows[0], rows[1]) and np.array_equal(sources[0], sources[1]):

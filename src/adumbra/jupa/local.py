@@ -18,7 +18,7 @@ from adumbra.core.schema import Schema
 from adumbra.mechanisms.noisy_rows import NoisyRows
 from adumbra.table.read import open_table
 
-__all__ = ["job_of", "simulated"]
+__all__ = ["job_of"]
 
 Reals = NDArray[np.float64]
 
@@ -35,9 +35,3 @@ def job_of(
     table = open_table(pl.DataFrame(dict(zip(columns, np.clip(rows, -clip, clip).T, strict=True))))
     budget = Budget(epsilon, 0.0, Unit.ROW, Relation.REPLACE)
     return replace(pipeline.prepare(table, schema, NoisyRows(), budget, name=name), choice=made_by)
-
-
-def simulated(job: pipeline.Job) -> Reals:
-    """What a release would hold; charges and writes nothing. For audits, never for private rows."""
-    (draft,) = pipeline.rehearse(job, lambda meter: meter)
-    return np.concatenate(list(draft.batches))

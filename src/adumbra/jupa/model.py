@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from adumbra.core.errors import InputError
 from adumbra.core.randomness import Coins, CoinsLike, PublicSeed
-from adumbra.jupa import local
 from adumbra.jupa.features import Features, Target
 from adumbra.jupa.promises import Words, words_of
 from adumbra.jupa.ranks import Public
@@ -134,17 +133,17 @@ class JupaModel:
     ) -> Released:
         """What a release of these records would hold: for audits and for simulating it, as an adversary does.
 
-        To release private records use `apply_jupa`: this writes no card, and charges no ledger for laplace. Coins are
-        the operating system's unless given.
+        To release private records use `apply_jupa`, which writes the card. Coins are the operating system's unless
+        given. A laplace release is refused here: its noise is the meter's, and charged.
         """
         coins = Coins() if coins is None else coins
         rows = self.features.encode(frame)
         if self.recipe.release == "laplace":
-            job = local.job_of(
-                self.step.unperturbed(rows), self.columns, self.recipe.clip, self.recipe.epsilon or 0.0, "records"
+            raise InputError(
+                "apply_jupa for a laplace release, which is charged to a ledger",
+                "a simulation",
+                "use apply_jupa; audits simulate it by themselves",
             )
-            noisy, every = local.simulated(job), np.arange(len(rows))
-            return Released(noisy, every, 0, self.columns, _frame(self.columns, noisy))
         privacy = self.labels_of(frame, "privacy") if self.needs_privacy_label else None
         if isinstance(self.step, Resample) and self.records is not None:
             drawn = self.step.draw(rows, privacy, coins)
@@ -203,7 +202,7 @@ class JupaModel:
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise InputError(f"a model of format {FORMAT}", f"{path}", "fit it again with this version of adumbra")
         try:
-            with np.load(path / _ARRAYS, allow_pickle=False) as stored:
+            with (path / _ARRAYS).open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 arrays = {name: stored[name] for name in stored.files}
             recipe = JupaRecipe.from_dict(content["recipe"])
             records = pl.read_parquet(path / _RECORDS) if recipe.whole else None

@@ -323,10 +323,6 @@ class _Simulated:
         """One release."""
         estimator, recipe = self._estimator, self.recipe
         columns = estimator._step.columns
-        if recipe.release == "laplace":
-            plain = self.unperturbed(frame)
-            noisy = local.simulated(local.job_of(plain, columns, recipe.clip, recipe.epsilon or 0.0, "records"))
-            return Released(noisy, np.arange(len(noisy)), 0, columns, frame)
         privacy = frame["privacy"].to_numpy() if recipe.needs_privacy_label else None
         out = estimator._step.apply(self._rows(frame), privacy, coins, None)
         return Released(out.rows, out.kept, out.not_reached, columns, frame)
