@@ -1061,9 +1061,11 @@ def test_a_noisy_release_is_charged_and_says_its_epsilon(model_of, tmp_path):
         UtilityFolder.open(tmp_path / "out")
 
 
-def test_a_noisy_release_reads_features_only(model_of):
-    assert not model_of("laplace").needs_privacy_label
-    assert model_of("laplace").release_rows(BLIND).rows.shape == (60, 1)
+def test_a_noisy_release_reads_features_only_and_cannot_be_had_without_a_charge(model_of, tmp_path):
+    without = PRIVATE.drop("wants", "secret")
+    assert apply_jupa(model_of("laplace"), without, tmp_path / "out").table().height == 60
+    with pytest.raises(InputError, match="charged to a ledger"):
+        model_of("laplace").release_rows(without)
 
 
 def test_a_ledger_is_refused_where_it_could_add_nothing_up(model_of, tmp_path):
