@@ -343,6 +343,7 @@ def test_the_best_that_holds_is_ringed_and_named():
     (ring,) = of_class(svg, "best")
     assert place(ring) == place(marks(svg)[1])
     assert sorted(one.text or "" for one in of_class(svg, "name")) == ["best: higher", "lower"]
+    assert [one.text for one in of_class(svg, "other")] == ["leaky"]  # named too, in a quieter colour
     leaky = draw(rows[2:])
     assert not of_class(leaky, "best") and not of_class(leaky, "name")
 
@@ -350,7 +351,7 @@ def test_the_best_that_holds_is_ringed_and_named():
 def test_names_do_not_cover_each_other_or_marks():
     rows = many()
     svg = draw(rows)
-    names = of_class(svg, "name")
+    names = of_class(svg, "name") + of_class(svg, "other")
     assert len(names) >= 8
     boxes = []
     for one in names:

@@ -34,7 +34,7 @@ Box = tuple[float, float, float, float]
 
 
 def frontier_svg(rows: Sequence[Mapping[str, Any]], *, chance: float, within: float, title: str) -> str:
-    """Rows as marks: filled if they hold, open if not, with bars of one deviation; those that hold are named.
+    """Rows as marks: filled if they hold, open if not, with bars of one deviation; named, those that hold first.
 
     A row has `label`, `release`, `utility`, `utility_sd`, `worst`, `worst_sd` (shares; NaN for no bar) and `holds`. A
     row whose shares are no numbers (nothing was released) is named below the picture. Names that find no place without
@@ -49,7 +49,7 @@ def frontier_svg(rows: Sequence[Mapping[str, Any]], *, chance: float, within: fl
     words = _summary(drawn, best, within)
     top = 24.0 + 19.0 * len(lines) + 40.0
     frame = _Frame(top, drawn, chance, within)
-    leaders, names = frame.names(drawn, holding, best)
+    leaders, names = frame.names(drawn, best)
     notes = _notes(rows, drawn, frame.floor + 80.0)
     height = frame.floor + 72.0 + 17.0 * len(notes)
     out = [
@@ -159,16 +159,15 @@ class _Frame:
     def names(
         self,
         drawn: Sequence[Mapping[str, Any]],
-        holding: Sequence[Mapping[str, Any]],
         best: Mapping[str, Any] | None,
     ) -> tuple[list[str], list[str]]:
-        """Names of those that hold, the most useful first, each at the nearest free place; thin lines to far ones."""
+        """Names, those that hold and the most useful first, each at the nearest free place; thin lines to far ones."""
         reach = _SIZE + 3.5
         marks = [(self.x(row["worst"]), self.y(row["utility"])) for row in drawn]
         taken: list[Box] = [(x - reach, y - reach, x + reach, y + reach) for x, y in marks]
         leaders: list[str] = []
         names: list[str] = []
-        for row in sorted(holding, key=lambda row: -row["utility"]):
+        for row in sorted(drawn, key=lambda row: (not row["holds"], -row["utility"])):
             own, first = (self.x(row["worst"]), self.y(row["utility"])), row is best
             words = f"best: {row['label']}" if first else str(row["label"])
             free = self._free(*own, 6.1 * len(words) * (1.08 if first else 1.0) + 4.0, taken)
@@ -178,7 +177,7 @@ class _Frame:
                 continue
             taken.append(free[0])
             leaders += _leader(*own, free[0], doubtful=min(_apart(free[0], m) for m in marks) < _apart(free[0], own))
-            names.append(_name(free[0], words, first=first))
+            names.append(_name(free[0], words, first=first, holds=bool(row["holds"])))
         return leaders, names
 
     def _free(self, x: float, y: float, wide: float, taken: Sequence[Box]) -> list[Box]:
@@ -212,12 +211,13 @@ def _leader(x: float, y: float, box: Box, *, doubtful: bool) -> list[str]:
     ]
 
 
-def _name(box: Box, words: str, *, first: bool) -> str:
+def _name(box: Box, words: str, *, first: bool, holds: bool) -> str:
     """With a white rim, so that a line behind it does not strike it out."""
     weight = ' font-weight="600"' if first else ""
+    kind, colour = ("name", _TEXT) if holds else ("other", _QUIET)
     return (
-        f'<text class="name" x="{box[0] + 2:.1f}" y="{(box[1] + box[3]) / 2 + 4:.1f}" font-size="11.5"{weight} '
-        f'fill="{_TEXT}" stroke="#ffffff" stroke-width="3" stroke-opacity="0.8" paint-order="stroke">'
+        f'<text class="{kind}" x="{box[0] + 2:.1f}" y="{(box[1] + box[3]) / 2 + 4:.1f}" font-size="11.5"{weight} '
+        f'fill="{colour}" stroke="#ffffff" stroke-width="3" stroke-opacity="0.8" paint-order="stroke">'
         f"{_escaped(words)}</text>"
     )
 
