@@ -83,7 +83,7 @@ class Effort:
         return Effort(runs, runs, 0.0, canaries=20 * runs, releases=max(90, runs // 8))
 
 
-QUICK = Effort(transcripts=1000, most=5000, seconds=2.5, canaries=100_000, releases=150)
+QUICK = Effort(transcripts=1000, most=5000, seconds=4.0, canaries=100_000, releases=150)
 DEEP = Effort(transcripts=20_000, most=100_000, seconds=600.0, canaries=500_000, releases=2000)
 _TIMED = 20
 _TIGHT = 0.97
