@@ -1088,7 +1088,7 @@ def test_a_model_read_back_releases_the_same(model_of, name, tmp_path):
     assert again.seed == model.seed
     assert again.fingerprint() == model.fingerprint()
     assert again.columns == model.columns
-    assert again.coarse(PRIVATE).tobytes() == model.coarse(PRIVATE).tobytes()
+    assert again.unperturbed(PRIVATE).tobytes() == model.unperturbed(PRIVATE).tobytes()
     if name != "laplace":
         assert same_release(again.release_rows(PRIVATE, Fixed()), model.release_rows(PRIVATE, Fixed()))
     with pytest.raises(InputError, match="exist"):

@@ -14,7 +14,7 @@ from sklearn.svm import SVC
 
 from adumbra.core.errors import InputError
 from adumbra.jupa import scoring
-from adumbra.jupa.scoring import MODELS, PublicModel, exported, fit_folds, fit_public_model, out_of_fold
+from adumbra.jupa.scoring import MODELS, PublicModel, exported, fit_folds, fit_public_model, lead, out_of_fold
 
 SEED = b"scoring"
 
@@ -156,7 +156,8 @@ def test_a_row_is_scored_alone(kind, classes):
 def test_margins(kind):
     rows, labels = table(3)
     model = fit_public_model(kind, rows, labels, 3, seed=SEED)
-    scores, margin = model.scores(rows), model.margin(rows, labels)
+    scores = model.scores(rows)
+    margin = lead(scores, labels)
     others = np.where(np.arange(3) == labels[:, None], -np.inf, scores).max(axis=1)
     assert np.allclose(margin, scores[np.arange(len(rows)), labels] - others)
     assert ((margin > 0) == (model.predict(rows) == labels)).all()
@@ -384,8 +385,6 @@ def test_refusals():
     for folds in (np.zeros(50, int), np.arange(49)):
         with pytest.raises(InputError, match="fold"):
             out_of_fold("linear", rows, labels, 2, folds, seed=SEED)
-    with pytest.raises(InputError):
-        model.margin(rows, labels + 1)
     for estimator in (SVC(), SVC(kernel="linear"), GradientBoostingClassifier(init="zero", n_estimators=2)):
         with pytest.raises(InputError, match="fit_public_model"):
             exported(estimator.fit(rows, labels), 2)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,10 +48,58 @@ def sha256(path: Path) -> str:
 
 
 @dataclass(frozen=True)
-class ReleaseFolder:
-    """A release on disk, opened by its card."""
+class _Folder:
+    """What every release on disk can do, whichever card it has."""
 
     path: Path
+    card: Card | UtilityCard
+
+    def table(self) -> pl.DataFrame:
+        """The released rows."""
+        try:
+            return pl.read_parquet(self.path / DATA)
+        except (OSError, pl.exceptions.PolarsError):
+            raise InputError(
+                f"a readable {DATA}",
+                f"{self.path}",
+                "run adumbra verify; get the folder again from its owner",
+            ) from None
+
+    def verify(self, public_key: Ed25519PublicKey | None = None) -> list[str]:
+        """Problems found; none means the folder is the one its card describes (and its signer signed).
+
+        Without a key a signature is checked against the key it carries, which shows that the card was not
+        changed since signing but not who signed.
+        """
+        files = self.card.files
+        problems = [f"the card does not list {name}" for name in (DATA, CARD_TEXT) if name not in files]
+        for name, wanted in files.items():
+            file = self.path / name
+            if name in (CARD, SIGNATURE) or Path(name).name != name:
+                problems.append(f"the card lists {name!r}, which is no file of a release")
+            elif not file.is_file():
+                problems.append(f"{name} is missing")
+            elif sha256(file) != wanted:
+                problems.append(f"{name} is not the file the card was written for (sha256 differs)")
+        extra = sorted(p.name for p in self.path.iterdir() if p.name not in {*files, CARD, SIGNATURE})
+        problems += [f"{name} is not part of the release" for name in extra]
+        signature = self.path / SIGNATURE
+        if signature.exists():
+            problems += _check_signature(signature, (self.path / CARD).read_bytes(), public_key)
+        elif public_key is not None:
+            problems.append("the release is not signed")
+        return problems
+
+    @property
+    def signed(self) -> bool:
+        """Whether a signature is there (not whether it is right)."""
+        return (self.path / SIGNATURE).exists()
+
+
+@dataclass(frozen=True)
+class ReleaseFolder(_Folder):
+    """A release on disk, opened by its card."""
+
     card: Card
 
     @staticmethod
@@ -67,10 +114,6 @@ class ReleaseFolder:
             )
         return found
 
-    def table(self) -> pl.DataFrame:
-        """The released rows."""
-        return _table(self.path)
-
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The public arrays."""
         try:
@@ -83,25 +126,11 @@ class ReleaseFolder:
                 "run adumbra verify; get the folder again from its owner",
             ) from None
 
-    def verify(self, public_key: Ed25519PublicKey | None = None) -> list[str]:
-        """Problems found; none means the folder is the one its card describes (and its signer signed).
-
-        Without a key a signature is checked against the key it carries, which shows that the card was not
-        changed since signing but not who signed.
-        """
-        return _problems(self.path, self.card.files, public_key)
-
-    @property
-    def signed(self) -> bool:
-        """Whether a signature is there (not whether it is right)."""
-        return (self.path / SIGNATURE).exists()
-
 
 @dataclass(frozen=True)
-class UtilityFolder:
+class UtilityFolder(_Folder):
     """A utility-aware release on disk: no differential privacy, as its card says first."""
 
-    path: Path
     card: UtilityCard
 
     @staticmethod
@@ -113,19 +142,6 @@ class UtilityFolder:
                 "a utility-aware release", f"{found.path}, a differentially private one", "use adumbra answer on it"
             )
         return found
-
-    def table(self) -> pl.DataFrame:
-        """The released rows."""
-        return _table(self.path)
-
-    def verify(self, public_key: Ed25519PublicKey | None = None) -> list[str]:
-        """Problems found, as for any release."""
-        return _problems(self.path, self.card.files, public_key)
-
-    @property
-    def signed(self) -> bool:
-        """Whether a signature is there (not whether it is right)."""
-        return (self.path / SIGNATURE).exists()
 
 
 def open_folder(path: str | Path) -> ReleaseFolder | UtilityFolder:
@@ -147,35 +163,6 @@ def open_folder(path: str | Path) -> ReleaseFolder | UtilityFolder:
             f"{folder / CARD}, which does not read as one",
             "get the folder again from its owner, or use the adumbra version that wrote it",
         ) from None
-
-
-def _table(path: Path) -> pl.DataFrame:
-    try:
-        return pl.read_parquet(path / DATA)
-    except (OSError, pl.exceptions.PolarsError):
-        raise InputError(
-            f"a readable {DATA}", f"{path}", "run adumbra verify; get the folder again from its owner"
-        ) from None
-
-
-def _problems(path: Path, files: Mapping[str, str], public_key: Ed25519PublicKey | None) -> list[str]:
-    problems = [f"the card does not list {name}" for name in (DATA, CARD_TEXT) if name not in files]
-    for name, wanted in files.items():
-        file = path / name
-        if name in (CARD, SIGNATURE) or Path(name).name != name:
-            problems.append(f"the card lists {name!r}, which is no file of a release")
-        elif not file.is_file():
-            problems.append(f"{name} is missing")
-        elif sha256(file) != wanted:
-            problems.append(f"{name} is not the file the card was written for (sha256 differs)")
-    extra = sorted(p.name for p in path.iterdir() if p.name not in {*files, CARD, SIGNATURE})
-    problems += [f"{name} is not part of the release" for name in extra]
-    signature = path / SIGNATURE
-    if signature.exists():
-        problems += _check_signature(signature, (path / CARD).read_bytes(), public_key)
-    elif public_key is not None:
-        problems.append("the release is not signed")
-    return problems
 
 
 def sign(card: bytes, key: Ed25519PrivateKey) -> str:

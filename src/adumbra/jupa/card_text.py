@@ -29,7 +29,7 @@ def utility_card_markdown(card: UtilityCard) -> str:
         *([f"| epsilon of the label alone | {card.label_epsilon:g} |"] if card.label_epsilon is not None else []),
         *(f"| {name.replace('_', ' ')} | {cell(value)} |" for name, value in _said(card)),
         f"| public seed | `{card.seed.value}` ({card.seed.origin}) |",
-        f"| model | sha256 `{card.model_sha256}` |",
+        f"| model hash | sha256 `{card.model_sha256}` |",
         f"| release id | {card.release_id}, {card.created}, {card.library} |",
         "",
         "## What an adversary can do",

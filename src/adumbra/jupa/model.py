@@ -116,10 +116,6 @@ class JupaModel:
             )
         return found
 
-    def coarse(self, frame: pl.DataFrame) -> Reals:
-        """The records as the step sees them before any protection: projected, or scored."""
-        return self.unperturbed(frame)
-
     def unperturbed(self, frame: pl.DataFrame) -> Reals:
         """What a service that trains on unprotected public records sees of these."""
         return self.step.unperturbed(self.features.encode(frame))

@@ -20,7 +20,7 @@ from adumbra.core.randomness import CoinsLike, truthful
 from adumbra.jupa.features import Guard
 from adumbra.jupa.ranks import FOLDS, Arrays, CrossFitted, Equaliser, Integers, Public, Ranks, Reals, under
 from adumbra.jupa.recipe import JupaRecipe
-from adumbra.jupa.scoring import PublicModel, fit_public_model, out_of_fold
+from adumbra.jupa.scoring import PublicModel, fit_public_model, lead, out_of_fold
 from adumbra.linalg.discriminant import KernelMap, Projection, fit_projection, kernel_map
 from adumbra.linalg.mmd import FineStep, fit_fine_step
 
@@ -283,21 +283,6 @@ def _needed(privacy: Integers | None) -> Integers:
     return privacy
 
 
-def _typical(scores: Reals, public: Public) -> Reals:
-    """How surely a record is of its utility class, by models that did not see it."""
-    every = np.arange(len(public.rows))
-    others = scores.copy()
-    others[every, public.utility] = -np.inf
-    return np.asarray(scores[every, public.utility] - others.max(axis=1))
-
-
-def _typical_in(subspace: Subspace, public: Public, numbers: Integers) -> Reals:
-    """The same by what a service will see: the projected record."""
-    projected = subspace.apply(public.rows)
-    scores = out_of_fold("linear", projected, public.utility, public.utilities, numbers, seed=public.seed)
-    return _typical(scores, public)
-
-
 def _fit_resample(recipe: JupaRecipe, public: Public, subspace: Subspace, progress: Progress | None) -> Resample:
     counts = np.bincount(public.joint(), minlength=public.utilities * public.privacies)
     if counts.min() == 0:
@@ -308,7 +293,11 @@ def _fit_resample(recipe: JupaRecipe, public: Public, subspace: Subspace, progre
         )
     models = CrossFitted.fit(recipe.model, public, progress)
     said = models.scores.argmax(axis=1)
-    typical = _typical(models.scores, public) if recipe.whole else _typical_in(subspace, public, models.folds)
+    scores = models.scores
+    if not recipe.whole:  # a service will see the projected record, so that is what has to be typical
+        projected = subspace.apply(public.rows)
+        scores = out_of_fold("linear", projected, public.utility, public.utilities, models.folds, seed=public.seed)
+    typical = lead(scores, public.utility)
     order, starts = [], [0]
     for pair in range(len(counts)):
         mine = np.flatnonzero(public.joint() == pair)

@@ -32,7 +32,7 @@ from adumbra.linalg.rows import compiled
 from adumbra.linalg.splits import folds as split
 from adumbra.linalg.splits import public_generator
 
-__all__ = ["MODELS", "PublicModel", "exported", "fit_folds", "fit_public_model", "out_of_fold"]
+__all__ = ["MODELS", "PublicModel", "exported", "fit_folds", "fit_public_model", "lead", "out_of_fold"]
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -105,15 +105,6 @@ class PublicModel(ABC):
     def predict(self, rows: ArrayLike) -> Integers:
         """The class of the highest score; of equal ones the first."""
         return np.asarray(np.argmax(self.scores(rows), axis=1), dtype=np.int64)
-
-    def margin(self, rows: ArrayLike, labels: ArrayLike) -> Reals:
-        """The score of each row's label less the best other score: above 0 where the label is predicted."""
-        scores = self.scores(rows)
-        own = _labels(labels, len(scores), self.classes)
-        places = np.arange(len(scores))
-        mine = scores[places, own]
-        scores[places, own] = -np.inf
-        return np.asarray(mine - scores.max(axis=1))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All of it, for `np.savez`; `from_arrays` takes it back, and no pickle is needed."""
@@ -358,6 +349,14 @@ def out_of_fold(
     for number, model in zip(_fold_numbers(folds, len(table)), models, strict=True):
         out[folds == number] = model.scores(table[folds == number])
     return out
+
+
+def lead(scores: Reals, labels: Integers) -> Reals:
+    """The score of each row's label less the best other score: above 0 where the label is predicted."""
+    places = np.arange(len(scores))
+    others = scores.copy()
+    others[places, labels] = -np.inf
+    return np.asarray(scores[places, labels] - others.max(axis=1))
 
 
 def exported(
