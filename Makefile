@@ -1,20 +1,27 @@
 # Two commands on a fresh machine: make demo, make test. Only Python >= 3.11, pip and make are assumed.
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 DEMO := demo-out
 WORKERS ?= 2
+# every version, as it was tested last; constraints/lowest.txt has the lowest that pyproject.toml declares
+CONSTRAINTS ?= constraints/locked.txt
+EXTRAS ?= test,lint
+TESTS ?=
+# what touches every library once, for the versions that CI does not give the whole suite
+SMOKE := tests/test_cli.py tests/test_contract.py tests/test_read.py tests/test_encode.py tests/test_ledger.py \
+	tests/test_release_folder.py tests/test_sklearn.py
 
-.PHONY: demo test lint types contract examples audit bench clean
+.PHONY: demo test test-lowest test-pythons smoke lock lint types contract examples audit bench clean
 
-$(VENV)/.core: pyproject.toml constraints.txt
+$(VENV)/.core: pyproject.toml $(CONSTRAINTS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install -q -c constraints.txt -e .
+	$(PIP) install -q -c $(CONSTRAINTS) -e .
 	touch $@
 
 $(VENV)/.test: $(VENV)/.core
-	$(PIP) install -q -c constraints.txt -e '.[test,lint]'
+	$(PIP) install -q -c $(CONSTRAINTS) -e '.[$(EXTRAS)]'
 	touch $@
 
 demo: $(VENV)/.core
@@ -22,7 +29,26 @@ demo: $(VENV)/.core
 	$(BIN)/python examples/demo.py $(DEMO)
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(TESTS)
+
+# the lowest version of every library that pyproject.toml allows
+test-lowest:
+	$(MAKE) test VENV=.venv-lowest CONSTRAINTS=constraints/lowest.txt EXTRAS=test
+
+# every Python that is at hand
+test-pythons:
+	for version in 3.11 3.12 3.13; do \
+	  if ! python$$version -c '' 2> /dev/null; then echo "python$$version is not here: skipped"; continue; fi; \
+	  $(MAKE) test PYTHON=python$$version VENV=.venv-$$version EXTRAS=test || exit 1; done
+
+smoke:
+	$(MAKE) test-lowest test-pythons TESTS="$(SMOKE)"
+
+# needs uv; the newest of everything for all Pythons, and the lowest that is declared
+UV := uv pip compile -q --no-header --no-annotate pyproject.toml
+lock:
+	$(UV) --universal --upgrade --python-version 3.11 --extra test --extra lint --extra pictures -o constraints/locked.txt
+	$(UV) --resolution lowest-direct --python-version 3.11 --extra test -o constraints/lowest.txt
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -47,4 +73,4 @@ bench: $(VENV)/.test
 	for benchmark in benchmarks/*.py; do $(BIN)/python $$benchmark --quick || exit 1; done
 
 clean:
-	rm -rf $(VENV) $(DEMO) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* $(DEMO) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -15,7 +15,8 @@ UTILITY_FORMAT = "adumbra-utility-card/1"
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # protected_namespaces: a field may begin with "model_", which older versions of pydantic warn of
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
 
 class CardNoise(_Frozen):
