@@ -203,7 +203,7 @@ def _with_words(found: Reals, text: pl.Series) -> Reals:
     """Numbers, with 1 and 0 where a text says true and false."""
     left = np.isnan(found)
     if left.any():
-        word = text.filter(left).str.to_lowercase()
+        word = text.filter(pl.Series(left)).str.to_lowercase()
         said = word.replace_strict(["false", "true"], [0.0, 1.0], default=None, return_dtype=pl.Float64)
         found[left] = said.to_numpy()
     return found
@@ -219,7 +219,7 @@ def answers(cells: pl.Series) -> Integers:
     said = np.where(code < 0, -1, code >= len(_NO)).astype(np.int64)
     left = code < 0
     if left.any():
-        said[left] = _ones_and_zeros(_parsed(text.filter(left)))
+        said[left] = _ones_and_zeros(_parsed(text.filter(pl.Series(left))))
     return said
 
 
@@ -228,7 +228,9 @@ def _ones_and_zeros(found: Reals) -> Integers:
 
 
 def _physical(codes: pl.Series) -> Integers:
-    return np.array(codes.to_physical().cast(pl.Int64).fill_null(-1).to_numpy(), dtype=np.int64)
+    found = codes.to_physical()
+    found = found.cast(pl.Int64).fill_null(-1) if found.null_count() else found
+    return found.to_numpy().astype(np.int64)
 
 
 def blank(cells: pl.Series) -> NDArray[np.bool_]:
@@ -253,10 +255,12 @@ def places(cells: pl.Series, values: Sequence[Value]) -> Integers:
     if kind.is_numeric() or kind == pl.Boolean:
         return book.by_number(numbers(cells))
     text = texts(cells)
-    code = np.full(len(text), -1, dtype=np.int64) if book.exact is None else _physical(text.cast(book.exact, strict=False))
-    left = (code < 0) & text.is_not_null().to_numpy()
+    if book.exact is None:
+        return book.by_key(text)
+    code = _physical(text.cast(book.exact, strict=False))
+    left = code < 0
     if left.any():
-        code[left] = book.by_key(text.filter(left))
+        code[left] = book.by_key(text.filter(pl.Series(left)))
     return code
 
 
