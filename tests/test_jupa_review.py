@@ -222,11 +222,11 @@ def test_true_and_false_mean_the_same_as_text(tmp_path: Path) -> None:
     np.testing.assert_array_equal(model.unperturbed(worded), model.unperturbed(public))
 
 
-def test_a_column_of_other_things_is_not_taken_for_missing_numbers() -> None:
-    """Every cell of a number column is a word: the release would say nothing, so nobody should get it unawares."""
-    public = _records(200, 8)
-    with pytest.raises(InputError):
-        apply_jupa(_fitted(public), public.with_columns(a=pl.lit("abc")))
+def test_a_column_of_other_things_is_told_to_the_owner_and_not_refused() -> None:
+    """Every cell of a number column is a word: nobody should get that unawares, and no refusal may depend on cells."""
+    public, told = _records(200, 8), []
+    apply_jupa(_fitted(public), public.with_columns(a=pl.lit("abc")), tell=told.append)
+    assert any("a: no number in the whole table" in line for line in told)
 
 
 # ---- the estimator

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import threading
 import tracemalloc
 
@@ -146,14 +147,14 @@ def test_numbers_beside_text_flags_and_categories_keep_their_places():
     assert found.repairs == {
         "c": Repairs(0, 1, 0),
         "x": Repairs(0, 0, 1),
-        "text": Repairs(0, 1, 0),
+        "text": Repairs(1, 0, 0),
         "f": Repairs(1, 0, 0),
         "y": Repairs(1, 0, 0),
     }
     with pytest.raises(InputError, match="no 'x'"):
         encode(frame.drop("x"), schema)
-    with pytest.raises(InputError, match="type boolean"):
-        encode(frame.with_columns(pl.Series("x", [True, False])), schema)
+    with pytest.raises(InputError, match="type time"):
+        encode(frame.with_columns(pl.Series("x", [datetime.date(2020, 1, 1)] * 2)), schema)
 
 
 # ---- clipping and views
@@ -468,7 +469,6 @@ def test_columns_of_an_array_are_named_by_the_schema():
         (np.array([[1j]]), "array of numbers"),
         (np.zeros((2, 0)), "columns"),
         (np.zeros((0, 1)), "rows"),
-        (np.array([[True]]), "type boolean"),
     ],
 )
 def test_what_is_no_table_of_numbers_is_refused(array, why):
@@ -551,7 +551,7 @@ def test_pandas_columns_of_several_types_keep_their_numbers():
     expected, repairs = plainly(pl.from_pandas(frame), schema)
     found, notes = exact_rows(frame, schema)
     assert same_bits(found, expected) and notes.repairs == repairs
-    mixed = frame.assign(x1=["0.1", "?"])
+    mixed = frame.assign(x1=["0.1", "wide"])
     assert exact_rows(mixed, schema)[1].repairs["x1"] == Repairs(unknown=1)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from adumbra.core import spelling
 from adumbra.core.errors import InputError
 from adumbra.core.release import ReleaseFolder
 from adumbra.core.schema import Schema
@@ -271,13 +272,13 @@ class ProjectedRows:
         block = self._block(column)
         vector, offset = np.zeros(self._space.width), 0.0
         if block.kind == "category":
-            values = [str(v) for v in self._schema.column(column).values]
-            if value not in values:
+            place = spelling.place(value, self._schema.column(column).values)
+            if place is None:
                 raise InputError(f"one of the declared values of {column}", f"{value!r}", "see the schema on the card")
-            vector[block.start + values.index(value)] = self.rows * GRID / CATEGORY_STEPS
+            vector[block.start + place] = self.rows * GRID / CATEGORY_STEPS
         elif block.kind == "flag":
-            yes = value.lower() in ("true", "1", "yes", "y", "t")
-            if not yes and value.lower() not in ("false", "0", "no", "n", "f"):
+            yes = spelling.answer(value)
+            if yes is None:
                 raise InputError(f"yes or no for the flag {column}", f"{value!r}", "write yes or no")
             vector[block.start] = self.rows if yes else -self.rows
             offset = self.rows / 2

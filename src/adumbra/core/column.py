@@ -15,6 +15,7 @@ from typing import Any, Literal, cast
 
 from adumbra.core.errors import InputError
 from adumbra.core.space import Kind
+from adumbra.core.spelling import Value, key
 
 __all__ = [
     "COLUMN_KEYS",
@@ -34,7 +35,6 @@ _CLOSEST = 2.0**-30  # narrower than this share of its own size, a range leaves 
 _SMALLEST, _LARGEST = 1e-290, 1e300
 _MAX_INTEGER = 2**53
 
-Value = str | int | float | bool
 Role = Literal["label", "drop"]
 _KINDS = ("number", "category", "flag")
 _ROLES = ("label", "drop")
@@ -215,12 +215,10 @@ class Column:
                 'group them, or write role = "drop"',
             )
         object.__setattr__(self, "values", self._one_type(tuple(self.values)))
-        twice = repeated(_key(v) for v in self.values)
+        twice = repeated(_written(v) for v in self.values)
         if twice is not None:
             raise self._error("each value once", f"{twice!r} twice (spaces around it do not count)", "delete one")
-        number = repeated(n for v in self.values if (n := _spelled(v)) is not None)
-        if number is not None:  # a reader that takes the column for numbers could not tell them apart
-            raise self._error("values that spell different numbers", f"two that spell {number}", "delete one")
+        self._check_distinct()
         if self.missing is not None:
             same = [v for v in self.values if _alike(v, self.missing)]
             if not same:
@@ -230,6 +228,15 @@ class Column:
                     "write one of the values as missing, or delete it (an empty cell belongs to none),",
                 )
             object.__setattr__(self, "missing", same[0])
+
+    def _check_distinct(self) -> None:
+        """Refuse values that a reader which gives the column another type could not tell apart."""
+        same = repeated(key(v) for v in self.values)
+        if isinstance(same, str):
+            raise self._error("values that spell different moments", f"two that spell {same!r}", "delete one")
+        if same is not None:
+            got = f"two that spell {same} (true is read as 1 and false as 0)" if same in (0, 1) else f"two that spell {same}"
+            raise self._error("values that spell different numbers", got, "delete one, or declare another word")
 
     def _one_type(self, values: tuple[object, ...]) -> tuple[Value, ...]:
         types = {type(v) for v in values}
@@ -297,23 +304,14 @@ def _representable(value: float) -> bool:
     return -(2**63) <= value < 2**63 if isinstance(value, int) else math.isfinite(value)
 
 
-def _key(value: Value) -> str | float:
-    """What two values must differ in to be told apart in a table."""
+def _written(value: Value) -> str | float:
+    """A value as it stands in the schema, without spaces around it."""
     return value.strip() if isinstance(value, str) else float(value)
-
-
-def _spelled(value: Value) -> float | None:
-    """The number that a text spells."""
-    try:
-        number = float(value) if isinstance(value, str) and "_" not in value else math.nan
-    except ValueError:
-        return None
-    return None if math.isnan(number) else number
 
 
 def _alike(value: Value, other: object) -> bool:
     if isinstance(value, str | bool) or isinstance(other, str | bool):
-        return type(value) is type(other) and _key(value) == _key(other)
+        return type(value) is type(other) and _written(value) == _written(other)
     return type(other) in (int, float) and _representable(cast(float, other)) and value == other
 
 

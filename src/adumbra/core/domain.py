@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from adumbra.core import spelling
 from adumbra.core.cells import Cells, Groups, cell_count
 from adumbra.core.column import Column, Value
 from adumbra.core.errors import InputError
@@ -29,7 +30,6 @@ MOST_BINS = 2**14
 MOST_COLUMNS = 32
 DEFAULT_BINS = 64
 """Cells of a number that is not a small whole number, where nothing was asked for."""
-_YES, _NO = ("true", "1", "yes", "y", "t"), ("false", "0", "no", "n", "f")
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,14 +145,15 @@ class Domain:
         axis = self.axis(name)
         column = self.columns[axis]
         if column.kind == "category":
-            values = [str(v) for v in column.values]
-            if text not in values:
+            found = spelling.place(text, column.values)
+            if found is None:
                 raise InputError(f"one of the declared values of {name}", f"{text!r}", "see the schema on the card")
-            place = values.index(text)
+            place = found
         elif column.kind == "flag":
-            if text.lower() not in (*_YES, *_NO):
+            said = spelling.answer(text)
+            if said is None:
                 raise InputError(f"yes or no for the flag {name}", f"{text!r}", "write yes or no")
-            place = int(text.lower() in _YES)
+            place = int(said)
         else:
             try:
                 number = float(text)

@@ -1,7 +1,7 @@
 """Records as numbers, by what a PUBLIC table shows: its columns, categories, means and deviations.
 
 Nothing is declared and nothing is read from private rows: the public table is the code book. A private record is coded
-cell by cell, so its numbers depend on it alone.
+cell by cell, so its numbers depend on it alone, and the type of its column says nothing (`core/spelling.py`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from adumbra.core.errors import InputError
+from adumbra.core.spelling import blank, canonical, distinct, key, numbers, places
 from adumbra.core.validation import one_of
 
-__all__ = ["ENCODINGS", "Features", "Guard", "Target", "as_text"]
+__all__ = ["ENCODINGS", "Features", "Guard", "Target"]
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -25,32 +26,20 @@ Integers = NDArray[np.int64]
 ENCODINGS = ("onehot", "binary")
 _MOST_CATEGORIES = 1000
 _MOST_CLASSES = 1000
-_BLANK = ("", "?", "na", "n/a", "nan", "null", "none")
 
 
-def as_text(cells: pl.Series) -> pl.Series:
-    """Cells as the text of their value, trimmed; whole numbers without a point; nothing where there is nothing."""
-    if cells.dtype.is_float():
-        numbers = cells.fill_nan(None)
-        whole = numbers.is_finite() & (numbers == numbers.round()) & (numbers.abs() < 2**53)
-        text = pl.select(
-            pl.when(whole.fill_null(False))
-            .then(numbers.cast(pl.Int64, strict=False).cast(pl.String))
-            .otherwise(numbers.cast(pl.String))
-        ).to_series()
-    else:
-        text = cells.cast(pl.String)
-    text = text.str.strip_chars()
-    # as frames and other programs write yes and no
-    text = text.replace({"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"})
-    return text.set(text.str.to_lowercase().is_in(_BLANK).fill_null(False), None)
+def _one_text_each(cells: pl.Series) -> pl.Series:
+    """Cells of a public table as text, in one spelling where they are one cell: true where others say 1."""
+    text = canonical(cells)
+    first: dict[str | float, str] = {}
+    for one in sorted(text.drop_nulls().unique().to_list(), reverse=True):
+        first.setdefault(key(one), one)
+    return text.replace({one: first[key(one)] for one in text.drop_nulls().unique().to_list()})
 
 
 def _as_numbers(cells: pl.Series) -> Reals:
     """Numbers, NaN where there is none."""
-    if not cells.dtype.is_numeric():
-        cells = as_text(cells)
-    found = cells.cast(pl.Float64, strict=False).to_numpy().astype(np.float64)
+    found = numbers(cells)
     return np.where(np.isfinite(found), found, np.nan)
 
 
@@ -65,7 +54,7 @@ class Target:
     def fit(frame: pl.DataFrame, columns: Sequence[str], what: str) -> Target:
         """The classes of a public table, in order of their text."""
         texts = [_column(frame, name, f"the {what} column") for name in columns]
-        rows = list(zip(*(as_text(text).to_list() for text in texts), strict=True))
+        rows = list(zip(*(_one_text_each(text).to_list() for text in texts), strict=True))
         empty = sum(None in row for row in rows)
         if empty:
             raise InputError(
@@ -84,15 +73,25 @@ class Target:
 
     def of(self, frame: pl.DataFrame) -> Integers:
         """The class of every record; -1 where its labels are missing or not among the public ones."""
-        texts = [as_text(_column(frame, name, "the label column")).to_list() for name in self.columns]
-        places = {row: i for i, row in enumerate(self.classes)}
-        return np.array([places.get(row, -1) for row in zip(*texts, strict=True)], dtype=np.int64)
+        found = [
+            places(_column(frame, name, "the label column"), own).tolist()
+            for name, own in zip(self.columns, self._own, strict=True)
+        ]
+        classes = {
+            tuple(own.index(text) for own, text in zip(self._own, row, strict=True)): i
+            for i, row in enumerate(self.classes)
+        }
+        return np.array([classes.get(row, -1) for row in zip(*found, strict=True)], dtype=np.int64)
+
+    @property
+    def _own(self) -> list[list[str]]:
+        """For each column, the texts that its classes have."""
+        return [sorted({row[i] for row in self.classes}) for i in range(len(self.columns))]
 
     def parts(self, joint: Integers) -> list[Integers]:
         """For each column, the class of that column alone: what equation (9) sums over."""
         out = []
-        for i in range(len(self.columns)):
-            own = sorted({row[i] for row in self.classes})
+        for i, own in enumerate(self._own):
             out.append(np.array([own.index(row[i]) for row in self.classes], dtype=np.int64)[joint])
         return out
 
@@ -108,7 +107,10 @@ class Target:
     @staticmethod
     def from_dict(content: dict[str, Any]) -> Target:
         """Read back what `to_dict` wrote."""
-        return Target(tuple(content["columns"]), tuple(tuple(row) for row in content["classes"]))
+        target = Target(tuple(content["columns"]), tuple(tuple(row) for row in content["classes"]))
+        if not all(distinct(own) for own in target._own):
+            raise ValueError("classes that are one and the same cell")
+        return target
 
 
 def _column(frame: pl.DataFrame, name: str, what: str) -> pl.Series:
@@ -172,8 +174,7 @@ class _Code:
         if self.kind == "number":
             out[:, 0] = _as_numbers(cells)
             return
-        places = {value: i for i, value in enumerate(self.values)}
-        codes = np.array([places.get(text, -1) for text in as_text(cells).to_list()], dtype=np.int64)
+        codes = places(cells, self.values)
         if encoding == "onehot":
             out[:] = codes[:, None] == np.arange(out.shape[1])
         else:
@@ -245,13 +246,9 @@ class Features:
         out = {}
         for code in self.codes:
             cells = frame.get_column(code.name)
-            text = as_text(cells)
-            filled = text.is_not_null().to_numpy()
-            if code.kind == "number":
-                unknown = int(np.isnan(_as_numbers(cells)[filled]).sum())
-            else:
-                unknown = int((~text.drop_nulls().is_in(list(code.values))).sum())
-            out[code.name] = int((~filled).sum()), unknown
+            lost = np.isnan(_as_numbers(cells)) if code.kind == "number" else places(cells, code.values) < 0
+            empty = int(np.count_nonzero(lost & blank(cells)))
+            out[code.name] = empty, int(np.count_nonzero(lost)) - empty
         return out
 
     def is_number(self, name: str) -> bool:
@@ -259,7 +256,10 @@ class Features:
         return any(code.name == name and code.kind == "number" for code in self.codes)
 
     def typed(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The columns that are read, numbers as numbers and the rest as text."""
+        """The columns of a PUBLIC table that are read, numbers as numbers and the rest as text.
+
+        Whether a column comes out whole depends on all its cells: never give it private ones.
+        """
         columns = []
         for code in self.codes:
             cells = frame.get_column(code.name)
@@ -269,7 +269,7 @@ class Features:
                 whole = bool(((known == known.round()) & (known.abs() < 2**53)).all())
                 columns.append(found.cast(pl.Int64) if whole else found)
             else:
-                columns.append(as_text(cells).alias(code.name))
+                columns.append(_one_text_each(cells).alias(code.name))
         return pl.DataFrame(columns)
 
     def to_dict(self) -> dict[str, Any]:
@@ -289,6 +289,7 @@ class Features:
         mean, deviation = (np.array(content[key], dtype=np.float64) for key in ("mean", "deviation"))
         width = sum(code.width(content["encoding"]) for code in codes)
         known = {code.kind for code in codes} <= {"number", "category"} and content["encoding"] in ENCODINGS
+        known = known and all(distinct(code.values) and (code.values or code.kind == "number") for code in codes)
         fits = mean.shape == deviation.shape == (width,) and np.isfinite(mean).all() and (deviation > 0).all()
         if not (known and fits and np.isfinite(deviation).all()):
             raise ValueError("a code book that does not fit together")
@@ -296,12 +297,11 @@ class Features:
 
 
 def _code(cells: pl.Series) -> _Code:
-    numbers = _as_numbers(cells)
-    text = as_text(cells)
+    text = _one_text_each(cells)
     filled = text.is_not_null().to_numpy()
     if not filled.any():
         raise InputError("something in every column", f"column {cells.name!r} is empty", f"use --drop {cells.name}")
-    if cells.dtype != pl.Boolean and np.isfinite(numbers[filled]).all():
+    if np.isfinite(numbers(cells, words=False)[filled]).all():  # true and false are a category
         return _Code(cells.name, "number")
     values = tuple(sorted(text.drop_nulls().unique().to_list()))
     if len(values) > _MOST_CATEGORIES:

@@ -116,6 +116,17 @@ class JupaModel:
             )
         return found
 
+    def _privacy_of(self, frame: pl.DataFrame, coins: CoinsLike) -> Integers:
+        """The privacy class of every record to release; a class drawn blindly where it has none of the public ones.
+
+        Refusing the table would tell that somebody in it has another.
+        """
+        found = self.privacy.of(frame)
+        other = np.flatnonzero(found < 0)
+        if len(other):
+            found[other] = coins.below(len(self.privacy.classes), len(other))
+        return found
+
     def unperturbed(self, frame: pl.DataFrame) -> Reals:
         """What a service that trains on unprotected public records sees of these."""
         return self.step.unperturbed(self.features.encode(frame))
@@ -140,7 +151,7 @@ class JupaModel:
                 "a simulation",
                 "use apply_jupa; audits simulate it by themselves",
             )
-        privacy = self.labels_of(frame, "privacy") if self.needs_privacy_label else None
+        privacy = self._privacy_of(frame, coins) if self.needs_privacy_label else None
         if isinstance(self.step, Resample) and self.records is not None:
             drawn = self.step.draw(rows, privacy, coins)
             return Released(self.step.public_rows[drawn], np.arange(len(rows)), 0, self.columns, self.records[drawn])
@@ -347,22 +358,23 @@ def batches_of(
         )
     unread: dict[str, tuple[int, int]] = {}
     known = count = 0.0
+    unclassed = 0
     for frame in opened.batches(wanted, rows):
         for name, (empty, unknown) in model.features.unread(frame).items():
             before = unread.get(name, (0, 0))
             unread[name] = before[0] + empty, before[1] + unknown
+        unclassed += int((model.privacy.of(frame) < 0).sum()) if model.needs_privacy_label else 0
         known += model.known_share(frame) * frame.height
         count += frame.height
         yield frame
     for name, (empty, unknown) in unread.items():
-        if unknown and empty + unknown == count and model.features.is_number(name):
-            raise InputError(
-                f"numbers in column {name!r}, as in the public table",
-                "none in the whole table",
-                "give the column in the units of the public table, or fit again with it dropped (--drop)",
-            )
         if empty or unknown:
             tell(f"  {name}: {empty} empty, {unknown} that the public table does not know")
+        if unknown and empty + unknown == count and model.features.is_number(name):
+            # told, not refused: the release of a table that differs in one record would not be refused
+            tell(f"  {name}: no number in the whole table: is this the right column, written as in the public table?")
+    if unclassed:
+        tell(f"  {', '.join(model.privacy.columns)}: {unclassed} without a class of the public table; each got one at random")
     if known > KNOWN * count:
         tell(
             f"  {100 * known / count:.0f} % of the records read like public ones that the model was fitted on: is this "

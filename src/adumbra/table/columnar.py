@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from adumbra.core.errors import InputError
+from adumbra.core.spelling import spelled
 from adumbra.table.table import CellType, Native, Opener, Table, check_names, reading, sliced
 
 __all__ = ["ArrowTable", "ParquetTable", "give_back", "open_frame"]
@@ -141,7 +142,10 @@ class _FrameTable(Table):
 
     @cached_property
     def types(self) -> dict[str, CellType]:
-        """Cell type of each column; a pandas object column is text unless a cell of it is a container."""
+        """Cell type of each column; a pandas object column is text unless a cell of it is a container.
+
+        Dates of pandas are text: one cell that is none makes objects of all, and must not decide what is refused.
+        """
         if self.native == "pyarrow":
             return _arrow_types(self._frame.schema)
         types = _cell_types(self._frame.head(0))
@@ -149,6 +153,8 @@ class _FrameTable(Table):
             return types | {name: "text" for name, dtype in self._frame.schema.items() if dtype == pl.Null}
         for name in self.columns:
             column = self._frame[name]
+            if str(column.dtype).startswith("datetime64"):
+                types[name] = "text"
             if column.dtype == object:
                 types[name] = "other" if any(isinstance(cell, _CONTAINERS) for cell in column) else "text"
         return types
@@ -191,16 +197,11 @@ def _from_pandas(frame: Any) -> pl.DataFrame:
         column: Any = frame[name]
         # dates too: pandas keeps them as objects once one cell of the column is something else
         if column.dtype == object or str(column.dtype) == "category" or getattr(column.dtype, "kind", "") in "mM":
-            cells = [None if missing else _written(cell) for cell, missing in zip(column, column.isna(), strict=True)]
+            cells = [None if missing else spelled(cell) for cell, missing in zip(column, column.isna(), strict=True)]
             columns[name] = pl.Series(name, cells, dtype=pl.String)
         else:
             columns[name] = cast(pl.Series, pl.from_pandas(column.reset_index(drop=True)))
     return pl.DataFrame(columns)
-
-
-def _written(cell: Any) -> str:
-    """A number of 32 bits as the wider one that a column of them becomes: str() would write fewer digits."""
-    return repr(float(cell)) if isinstance(cell, np.floating) else str(cell)
 
 
 def _cell_types(empty: Any) -> dict[str, CellType]:

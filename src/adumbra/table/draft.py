@@ -19,13 +19,12 @@ import polars as pl
 
 from adumbra.core.column import Column, Value, heading, toml_text
 from adumbra.core.errors import InputError
+from adumbra.core.spelling import answer, blank, key, numbers, texts
 from adumbra.table.table import Table
 
 __all__ = ["draft_schema"]
 
 MOST_VALUES = 1000
-_BLANK = ("", "?", "na", "n/a", "nan", "null", "none", "-", ".")
-_FLAGS = ({"true", "false"}, {"yes", "no"}, {"y", "n"}, {"t", "f"}, {"0", "1"}, {"0.0", "1.0"})
 _ID_NAME = re.compile(r"(^|[_ .-])(id|uuid|guid|ssn|index|row|key)$", re.IGNORECASE)
 
 _HEAD = """\
@@ -62,17 +61,14 @@ class _Look:
 
     def add(self, series: pl.Series) -> None:
         """Take in one batch."""
-        if series.dtype.is_numeric():
-            cells = series.cast(pl.Float64).fill_nan(None).drop_nulls()
-        else:
-            text = series.cast(pl.String).str.strip_chars().fill_null("")
-            cells = text.filter(~text.str.to_lowercase().is_in(_BLANK))
+        filled = series.filter(~pl.Series(blank(series)))
+        cells = filled.cast(pl.Float64) if filled.dtype.is_numeric() else texts(filled)
         self.rows += len(series)
         self.blank += len(series) - len(cells)
         if not self.many:
             self._add_values(cells.rename("cell"))
         if self.number and len(cells):
-            self._add_numbers(cells.cast(pl.Float64, strict=False))
+            self._add_numbers(pl.Series(numbers(filled, words=False), nan_to_null=True))
 
     def _add_values(self, cells: pl.Series) -> None:
         if cells.n_unique() > MOST_VALUES:
@@ -126,10 +122,9 @@ def _unreadable() -> list[str]:
 
 
 def _column(name: str, look: _Look, cell_type: str) -> list[str]:
-    values = {value.lower() for value in look.seen}
     if look.full == 0:
         return ["## no cell holds anything", '# role = "drop"']
-    if cell_type == "boolean" or (len(values) == 2 and values in _FLAGS):
+    if cell_type == "boolean" or {answer(value) for value in look.seen} == {False, True}:
         return ["## two values that read as yes and no", '# kind = "flag"', *_fallback(look, flag=True)]
     if look.number:
         return _number(name, look)
@@ -162,7 +157,10 @@ def _category(name: str, look: _Look) -> list[str]:
     unique = look.full >= 20 and len(look.seen) > 0.9 * look.full
     if look.many or unique or (_ID_NAME.search(name) and len(look.seen) == look.full > 1):
         return ['kind = "category"', *_identifier()]
-    values: list[Value] = sorted(look.seen)
+    spellings: dict[str | float, str] = {}  # a value may be written in several ways, of which the commonest is declared
+    for text, _ in sorted(look.seen.items(), key=lambda seen: (-seen[1], seen[0])):
+        spellings.setdefault(key(text), text)
+    values: list[Value] = sorted(spellings.values())
     return ['kind = "category"', f"# values = {toml_text(values)}", *_fallback(look, flag=False)]
 
 
@@ -177,8 +175,7 @@ def _fallback(look: _Look, *, flag: bool) -> list[str]:
     if not look.blank:
         return []
     common = max(sorted(look.seen), key=lambda value: look.seen[value])
-    yes = common.lower() in ("true", "yes", "y", "t", "1", "1.0")
-    return [f"# missing = {toml_text(yes if flag else common)}"]
+    return [f"# missing = {toml_text(bool(answer(common)) if flag else common)}"]
 
 
 def _outward(low: float, high: float) -> tuple[float, float]:

@@ -2,7 +2,8 @@
 
 Encoding is a fixed function of one cell and its declared column: it looks at no other cell, so replacing a
 cell moves only its own block and batches may be cut anywhere. Every result is a whole number within the
-block's bounds of `core/space.py`, whatever the cell holds (docs/proofs/grid.md).
+block's bounds of `core/space.py`, whatever the cell holds (docs/proofs/grid.md). What a cell means, whatever type
+its column has, is said in `core/spelling.py`.
 
 Repairs (missing cells, unknown values, clipped numbers) are silent for the release, because refusing would
 tell something about a row. They are counted for the owner, and the counts are private.
@@ -22,19 +23,17 @@ from adumbra.core.column import Column
 from adumbra.core.errors import InputError
 from adumbra.core.schema import Schema
 from adumbra.core.space import CATEGORY_STEPS, GRID, HALF, Block
+from adumbra.core.spelling import answers, blank, numbers, places
 from adumbra.table.matrix import Unnamed, as_frame
 from adumbra.table.numbers import Ranges
 
 __all__ = ["Encoded", "Repairs", "check_columns", "decode", "decode_cells", "encode"]
 
-_YES = ("true", "t", "yes", "y")
-_NO = ("false", "f", "no", "n")
 _ACCEPTS = {
-    "number": ("text", "number"),
+    "number": ("text", "number", "boolean"),
     "flag": ("text", "number", "boolean"),
     "category": ("text", "number", "boolean", "time"),
 }
-_Codes = tuple[NDArray[np.int64], NDArray[np.bool_]]
 
 
 @dataclass(frozen=True)
@@ -164,17 +163,17 @@ def encode(frame: pl.DataFrame | NDArray[Any], schema: Schema) -> Encoded:
     types = frame.dtypes
     for column, dtype in zip(layout.columns, types, strict=True):
         _check_type(column, _cell_type(dtype))
-    numbers = tuple(i for i in every if layout.columns[i].kind == "number" and types[i].is_numeric())
-    if numbers == every:
+    plain = tuple(i for i in every if layout.columns[i].kind == "number" and _plain_number(types[i]))
+    if plain == every:
         return _numbers(_matrix(frame, types), layout, every)
     values = np.zeros((frame.height, layout.width))
     repairs = dict.fromkeys(layout.names, _NONE)
-    if numbers:
-        some = frame[[layout.names[i] for i in numbers]]
-        found = _numbers(_matrix(some, [types[i] for i in numbers]), layout, numbers)
-        values[:, [layout.blocks[i].start for i in numbers]] = found.values
+    if plain:
+        some = frame[[layout.names[i] for i in plain]]
+        found = _numbers(_matrix(some, [types[i] for i in plain]), layout, plain)
+        values[:, [layout.blocks[i].start for i in plain]] = found.values
         repairs |= found.repairs
-    for i in sorted(set(every) - set(numbers)):
+    for i in sorted(set(every) - set(plain)):
         block, column, series = layout.blocks[i], layout.columns[i], frame.to_series(i)
         if column.kind == "category":
             repairs[column.name] = _one_hot(series, column, values[:, block.start : block.stop])
@@ -182,6 +181,11 @@ def encode(frame: pl.DataFrame | NDArray[Any], schema: Schema) -> Encoded:
             fill = _number if column.kind == "number" else _flag
             repairs[column.name] = fill(series, column, values[:, block.start])
     return Encoded(values, repairs)
+
+
+def _plain_number(dtype: pl.DataType) -> bool:
+    """Whether a cast gives the cells' numbers; decimals are read as they are written."""
+    return dtype.is_numeric() and not dtype.is_decimal()
 
 
 def _matrix(frame: pl.DataFrame, types: list[pl.DataType]) -> NDArray[np.float64]:
@@ -274,14 +278,14 @@ def _check_type(column: Column, got: str) -> None:
         raise InputError(
             f"column {column.name!r} with cells that kind = {column.kind} can read",
             f"cells of type {got}",
-            'convert the column, declare another kind (true and false: "flag"; dates: "category"), '
+            'convert the column, declare another kind (dates: "category"), '
             'or write role = "drop"',
         )
 
 
 def _number(series: pl.Series, column: Column, out: NDArray[np.float64]) -> Repairs:
     low, high = cast(float, column.low), cast(float, column.high)
-    number, blank = _floats(series)
+    number = numbers(series)
     lost = np.isnan(number)
     clipped = int(np.count_nonzero((number < low) | (number > high)))
     fallback = column.missing
@@ -293,108 +297,34 @@ def _number(series: pl.Series, column: Column, out: NDArray[np.float64]) -> Repa
     out[:] = np.clip(steps, -HALF, HALF)
     if fallback is None:
         out[lost] = 0.0
-    return Repairs(*_split(lost, blank), clipped)
+    return Repairs(*_split(series, lost), clipped)
 
 
 def _flag(series: pl.Series, column: Column, out: NDArray[np.float64]) -> Repairs:
-    answer, blank = _answers(series)
-    lost = answer < 0
-    out[:] = np.where(answer == 1, HALF, -HALF)
+    said = answers(series)
+    lost = said < 0
+    out[:] = np.where(said == 1, HALF, -HALF)
     out[lost] = 0.0 if column.missing is None else (HALF if column.missing else -HALF)
-    return Repairs(*_split(lost, blank))
+    return Repairs(*_split(series, lost))
 
 
 def _one_hot(series: pl.Series, column: Column, out: NDArray[np.float64]) -> Repairs:
-    code, blank = _codes(series, column)
+    code = places(series, column.values)
     lost = code < 0
     if column.missing is not None:
         code = np.where(lost, column.values.index(column.missing), code)
     rows = np.flatnonzero(code >= 0)
     out[rows, code[rows]] = CATEGORY_STEPS
-    return Repairs(*_split(lost, blank))
+    return Repairs(*_split(series, lost))
 
 
-def _split(lost: NDArray[np.bool_], blank: NDArray[np.bool_]) -> tuple[int, int]:
-    missing = int(np.count_nonzero(lost & blank))
-    return missing, int(np.count_nonzero(lost)) - missing
-
-
-def _text(series: pl.Series) -> pl.Series:
-    return series.cast(pl.String).str.strip_chars()
-
-
-def _no_text(text: pl.Series) -> NDArray[np.bool_]:
-    return np.asarray(text.eq("").fill_null(True).to_numpy(), dtype=np.bool_)
-
-
-def _floats(series: pl.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Cells as numbers (nan where there is none) and which of them are blank rather than unreadable."""
-    if series.dtype.is_numeric() or series.dtype == pl.Boolean:
-        number = np.array(series.cast(pl.Float64).to_numpy(), dtype=np.float64)
-        return number, np.isnan(number)
-    text = _text(series)
-    parsed = text.cast(pl.Float64, strict=False)
-    written_nan = parsed.is_nan().fill_null(False).to_numpy()
-    return np.array(parsed.to_numpy(), dtype=np.float64), _no_text(text) | written_nan
-
-
-def _answers(series: pl.Series) -> _Codes:
-    """1 for yes, 0 for no, -1 for neither."""
-    number, blank = _floats(series)
-    answer = np.where(number == 1, 1, np.where(number == 0, 0, -1))
-    if _cell_type(series.dtype) == "text":
-        word = _text(series).str.to_lowercase()
-        answer[word.is_in(_YES).fill_null(False).to_numpy()] = 1
-        answer[word.is_in(_NO).fill_null(False).to_numpy()] = 0
-    return answer, blank
-
-
-def _codes(series: pl.Series, column: Column) -> _Codes:
-    """Position of each cell's value among the declared ones, -1 for none.
-
-    Numbers match by size and text by its characters. Declared text meets a column of numbers by the number it
-    spells, because a reader may have turned 1 into 1.0 on account of another row.
-    """
-    kind = _cell_type(series.dtype)
-    if column.value_type is bool:
-        answer, blank = _answers(series)
-        place = [column.values.index(v) if v in column.values else -1 for v in (False, True)]
-        return np.where(answer < 0, -1, np.array(place)[answer]), blank
-    if column.value_type is not str or kind == "number":
-        number, blank = _floats(series)
-        return _match(number, column), blank
-    text = _text(series)
-    values = pl.Series(list(column.values)).str.strip_chars()
-    if kind == "boolean":
-        words = values.str.to_lowercase().to_list()
-        place = [words.index(w) if w in words else -1 for w in ("false", "true")]
-        return text.replace_strict(["false", "true"], place, default=-1, return_dtype=pl.Int64).to_numpy(), (
-            _no_text(text)
-        )
-    code = np.array(text.cast(pl.Enum(values), strict=False).to_physical().cast(pl.Int64).fill_null(-1).to_numpy())
-    # A reader that turned 1 into 1.0 on account of another row leaves "1.0" behind: met by the number it spells.
-    number, _ = _floats(series)
-    return np.where(code < 0, _match(number, column), code), _no_text(text)
-
-
-def _match(number: NDArray[np.float64], column: Column) -> NDArray[np.int64]:
-    """Position of the declared value that each number is, also where 32 bits kept it: 0.1 there is not 0.1 in 64.
-
-    The column's own type must not decide: one cell of text turns a column of 32 bits into objects.
-    """
-    spelled = pl.Series(list(column.values))
-    if spelled.dtype == pl.String:
-        spelled = spelled.str.strip_chars()
-    exact = spelled.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
-    with np.errstate(over="ignore"):
-        short = exact.astype(np.float32).astype(np.float64)
-    short = np.where(np.isfinite(short) & (exact != np.rint(exact)), short, np.nan)  # whole numbers mean themselves
-    found = np.full(len(number), -1, dtype=np.int64)
-    for keys in (exact, short):
-        order = np.argsort(keys, kind="stable")  # nan (text that spells no number) goes last and equals nothing
-        place = np.minimum(np.searchsorted(keys[order], number), len(keys) - 1)
-        found = np.where((found < 0) & (keys[order][place] == number), order[place], found)
-    return found
+def _split(series: pl.Series, lost: NDArray[np.bool_]) -> tuple[int, int]:
+    """How many of the cells that were lost hold nothing, and how many hold what the column cannot read."""
+    if not lost.any():
+        return 0, 0
+    cells = series.filter(pl.Series(lost))
+    missing = int(np.count_nonzero(blank(cells)))
+    return missing, len(cells) - missing
 
 
 def _some(names: list[str], most: int = 10) -> str:
