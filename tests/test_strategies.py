@@ -350,20 +350,24 @@ def whole_matrix(strategy) -> list[list[int]]:
 
 @pytest.mark.parametrize("name", list(KINDS))
 def test_answers_are_exact_up_to_the_largest_table_that_is_let_in(name):
-    """Counts whose sums come close to 2^53, against whole numbers of any size."""
+    """Counts whose sums come close to 2^53, and to 2^61, against whole numbers of any size."""
     strategy = KINDS[name]((3, 2, 4))
-    rows = int((2**53 - 1) // strategy.largest)
-    assert rows * strategy.largest < 2**53 <= (rows + 1) * strategy.largest
+    query = Histogram(domain(24)[0], strategy)
     matrix = whole_matrix(strategy)
     assert max(abs(entry) for column in matrix for entry in column) <= strategy.largest
+    assert query.most_rows * strategy.largest < 2**61 <= (query.most_rows + 1) * strategy.largest
     rng = np.random.default_rng(2)
-    tables = [rng.multinomial(rows, np.full(24, 1 / 24)), rng.multinomial(rows, rng.dirichlet(np.full(24, 0.2)))]
-    tables += [np.eye(24, dtype=np.int64)[cell] * (rows - 1) for cell in (0, 13, 23)]
-    for counts in tables:
-        exact = [
-            sum(int(c) * column[j] for c, column in zip(counts, matrix, strict=True)) for j in range(strategy.numbers)
-        ]
-        assert [int(v) for v in strategy.exact(counts.astype(float))] == exact
+    for rows in (int((2**53 - 1) // strategy.largest), int(2**53 // strategy.largest) + 1, query.most_rows):
+        tables = [rng.multinomial(rows, np.full(24, 1 / 24)), rng.multinomial(rows, rng.dirichlet(np.full(24, 0.2)))]
+        tables += [np.eye(24, dtype=np.int64)[cell] * (rows - 1) for cell in (0, 13, 23)]
+        for counts in tables:
+            exact = [
+                sum(int(c) * column[j] for c, column in zip(counts, matrix, strict=True))
+                for j in range(strategy.numbers)
+            ]
+            found = query.finished({"counts": counts.astype(float)})["measured"]
+            assert [int(v) for v in found] == exact
+            assert max(abs(v) for v in exact) < 2**53 or found.dtype == np.int64
 
 
 @pytest.mark.parametrize("name", ["haar", "waves", "gaussian", "weighted hadamard"])
@@ -374,8 +378,8 @@ def test_a_table_too_large_to_be_exact_is_refused_before_the_charge(name):
     def till(line, event):
         raise AssertionError("charged")
 
-    rows = PrivateRows(space, int(2**53 // query.strategy.largest) + 1, lambda: iter([]))
-    with pytest.raises(InputError, match="exact"):
+    rows = PrivateRows(space, query.most_rows + 1, lambda: iter([]))
+    with pytest.raises(InputError, match=f"at most {query.most_rows:,} rows"):
         Meter(rows, Promise(1.0, 0.0, REPLACE), {"a": 1.0}, till).measure("a", query)
 
 
@@ -539,9 +543,7 @@ def test_two_opposite_cells_move_a_tail_by_the_root_of_two():
 def test_float64_moves_a_tail_by_less_than_a_step(cells, rows):
     """All rows in one cell, and one of them gone: the tail is known, up to the largest tables that are let in."""
     groups, space = domain(3)
-    limit = TailSize(groups, 0).parts[0].largest
-    if rows * limit >= 2**53:
-        rows = int(2**53 // limit) - 1
+    rows = min(rows, TailSize(groups, 0).most_rows)
     for total in (rows - 1, rows - 3, int(0.7 * rows)):
         pair = [tails(np.eye(1, cells)[0] * count) for count in (total, total - 1)]
         for kept in (0, 1, 5, 50):
