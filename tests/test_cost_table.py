@@ -53,6 +53,7 @@ MADE = {
     "csm": ("csm", {**COUNTED, "sensing": "signs"}),
     "csm records": ("csm", {"input": "records"}),
     "fourier": ("fourier", COUNTED),
+    "fourier, no waves": ("fourier", {"columns": ("children",), "bins": 2, "frequencies": 0}),
     "fourier, three waves": ("fourier", {**COUNTED, "frequencies": 3}),
     "dppro": ("dppro", {"dimension": 5}),
     **{name: (name, {"rows": 3}) for name in ("hybrid", "moments", "tables")},

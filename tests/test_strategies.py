@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import adumbra.core.histogram
+from adumbra.audit.choices import log_chances
 from adumbra.core.cells import Cells, Groups
 from adumbra.core.errors import InputError
 from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
@@ -530,6 +531,19 @@ def test_two_opposite_cells_move_a_tail_by_the_root_of_two():
     assert 0.998 * most <= change <= most
 
 
+def test_an_emptied_row_moves_a_tail_like_a_replaced_one():
+    """An empty number counts in the middle, so a row that is emptied can change its cell: sqrt 2, not 1."""
+    space = space_of("number")
+    groups = Groups(Cells.even(space.blocks, 2))
+    rows = np.full((9, 1), -HALF, dtype=float)
+    neighbours = Neighbours(Unit.ROW, Relation.ZERO_OUT)
+    for query, pays in ((TailSize(groups, 0), 1), (TailChoice(groups, (0, 1), (0.0, 0.0)), 2)):
+        found = [query.answer(table)[query.parts[0].name][0] for table in (rows, np.vstack([[[0.0]], rows[1:]]))]
+        change = pays * (found[0] - found[1]) / COUNT_STEPS
+        most = sensitivity.sensitivity(query, space, neighbours, "l1")
+        assert 0.998 * most <= change <= most
+
+
 @pytest.mark.parametrize(
     ("cells", "rows"),
     [
@@ -583,6 +597,18 @@ def law_of_the_choice(scores, t) -> np.ndarray:
         out.append(chance.sum())
     assert abs(sum(out) - 1) < 1e-9
     return np.array(out)
+
+
+@pytest.mark.parametrize("t", [0.7, 3.0, 40.0])
+@pytest.mark.parametrize("scores", [(5,), (3, 3), (0, 4, 9), (7, 1, 1, 2), (20, 0, 3, 3, 11)])
+def test_an_attacker_weighs_a_choice_by_its_law(scores, t):
+    assert np.allclose(np.exp(log_chances(scores, t)), law_of_the_choice(scores, t), rtol=1e-9, atol=1e-15)
+
+
+def test_an_attacker_weighs_a_choice_with_much_noise():
+    """On a coarser grid, and still as it is: scores and noise a thousand times larger make the same choice."""
+    fine, coarse = log_chances((0, 4000, 9000), 5000.0), log_chances((0, 4_000_000, 9_000_000), 5_000_000.0)
+    assert np.allclose(np.exp(fine), np.exp(coarse), rtol=1e-3)
 
 
 def test_the_law_of_the_choice_is_what_adding_up_all_noises_gives():
