@@ -484,8 +484,8 @@ def test_refusals_that_depend_on_a_private_number_of_rows():
         open_table(PEOPLE.truth), PEOPLE.schema, KINDS["moments"], ad.Budget(1.0, relation=Relation.ADD_REMOVE)
     )
     query = KINDS["moments"].queries(job.setting)["moments"]
-    check_countable(query, 2**25 - 1)
+    check_countable(query, 2**33 - 1)
     with pytest.raises(InputError, match="more rows"):
-        check_countable(query, 2**25)
+        check_countable(query, 2**33)
     with pytest.raises(InputError, match="no rows"):
         release(KINDS["tables"], people=dataclasses.replace(PEOPLE, truth=PEOPLE.truth.head(0)), relation="add-remove")

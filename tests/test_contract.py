@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import adumbra as ad
-from adumbra.audit.transcripts import encoded, stated_loss, transcript
+from adumbra.audit.transcripts import encoded, loss_of, stated_loss, transcript
 from adumbra.core.events import PURE
 from adumbra.core.guarantee import Neighbours, Relation, Unit
 from adumbra.mechanisms.catalogue import build, catalogue, options
@@ -77,7 +77,11 @@ def test_a_mechanism_brings_the_tables_that_come_closest_to_breaking_each_of_its
         costs = []
         for _ in range(3):  # what a second look costs may hang on what the first one found
             looks = transcript(build(name, challenge.options), challenge, budget)
-            loss = stated_loss(looks, encoded(challenge, differing=True))
+            pair = encoded(challenge, differing=True)
+            loss = stated_loss(looks, pair)
+            for look in looks:  # what one look pays too little, another may pay too much: each by itself
+                paid = look.event.sensitivity[str(challenge.neighbours)] / look.event.scale
+                assert loss_of(look, pair) <= paid * (1 + 1e-9), f"{challenge.why}: {look.line} pays too little"
             costs.append(loss if looks[0].event.is_pure else eps_for(loss, 1e-6))
         cost = max(costs)
         if not challenge.fresh:  # there the cost of one projection may be above the average

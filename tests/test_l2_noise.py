@@ -519,7 +519,7 @@ def test_a_saturated_draw_is_cut_to_the_same_sum_whatever_the_answer(
         out[:] = sign * LIMIT
 
     monkeypatch.setattr(L2Sampler, "draw", draw)
-    answer = np.array([[-(2**53) + 1, -1, 0, 1, 2**53 - 1]])
+    answer = np.array([[-(2**61) + 1, -(2**53), -1, 0, 1, 2**53, 2**61 - 1]])
     wanted = np.full(answer.shape, sign * float(SUM_LIMIT) / 8)
     assert np.array_equal(add_l2_noise([(answer, 2.0**54, 2.0**-3)])[0], wanted)
     assert np.array_equal(add_l2_noise_by_row(answer, 2.0**54, 2.0**-3), wanted)

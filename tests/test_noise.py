@@ -179,7 +179,7 @@ def test_a_saturated_draw_is_cut_to_the_same_sum_whatever_the_answer(
         out[:] = sign * LIMIT
 
     monkeypatch.setattr(Sampler, "draw", draw)
-    answer = np.array([[-(2**53) + 1, -1, 0, 1, 2**53 - 1]])
+    answer = np.array([[-(2**61) + 1, -(2**53), -1, 0, 1, 2**53, 2**61 - 1]])
     out = add_noise("laplace", answer, LARGEST_T, 2.0**-3)
     assert np.array_equal(out, np.full(answer.shape, sign * float(SUM_LIMIT) / 8))
 
@@ -197,7 +197,7 @@ def test_an_answer_that_is_not_exact_publishes_nothing(bad: float, place: int) -
     assert str(bad) not in str(caught.value)
 
 
-@pytest.mark.parametrize("bad", [2**53, -(2**53), -(2**63), 2**63 - 1])
+@pytest.mark.parametrize("bad", [2**61, -(2**61), -(2**63), 2**63 - 1])
 def test_a_large_integer_publishes_nothing(bad: int) -> None:
     with pytest.raises(RuntimeError, match="not an integer"):
         add_noise("laplace", np.array([[1, bad]]), 1e3, 1.0, threads=2)

@@ -61,11 +61,13 @@ from tests import (
     test_architecture,
     test_coins,
     test_contract,
+    test_cost_table,
     test_dppro,
     test_encode,
     test_jupa,
     test_jupa_mended,
     test_ledger,
+    test_long_tables,
     test_meter,
     test_review,
     test_second_moment,
@@ -76,6 +78,7 @@ from tests import (
     test_sums_audit,
     test_synthetic,
 )
+from tests.at_the_noise import CORNERS, SCHEMA, moved, paid_for, with_row
 from tests.repeatable import repeatable  # noqa: F401
 
 PAGE = Path(__file__).parents[1] / "docs" / "planted-bugs.md"
@@ -960,13 +963,6 @@ WEIGHTS = test_sums.WEIGHTS[0]
 # ---- the whole way, from a table to what meets the noise
 
 
-CORNERS = [
-    {"age": 0, "score": -5.0, "children": 0, "smoker": False, "ward": "north", "grade": 1, "ill": "no"},
-    {"age": 100, "score": 5.0, "children": 9, "smoker": True, "ward": "west", "grade": 4, "ill": "yes"},
-    {"age": 100, "score": 5.0, "children": 9, "smoker": True, "ward": "west", "grade": 4, "ill": "no"},
-    dict.fromkeys(test_synthetic.MIXED["columns"]),
-]
-SCHEMA = ad.Schema.from_dict(test_synthetic.MIXED)
 DRAWN = [name for name, cls in catalogue().items() if issubclass(cls, DrawnTable)]
 COUNTED = {
     "laplace": {},
@@ -1023,76 +1019,12 @@ def box_wider_than_its_noise(patch):
 
 def neighbours_of(relation):
     """Pairs of tables: twelve people and one more, who is another, is empty, or is not there."""
-    rest = test_synthetic.mixed(12, seed=3)
-    alone = [pl.DataFrame([row], schema=rest.schema) for row in CORNERS]
-    whole = [pl.concat([one, rest]) for one in alone]
+    whole = [with_row(row) for row in CORNERS]
     if relation is Relation.ADD_REMOVE:
-        return [(table, rest) for table in whole]
+        return [(table, with_row(None)) for table in whole]
     if relation is Relation.ZERO_OUT:
         return [(table, whole[3]) for table in whole[:3]]
     return [(whole[0], other) for other in whole[1:]]
-
-
-def moved(one, other, mechanism, budget, row_bound):
-    """How far the second table is from the first in everything that meets noise, in units of that noise.
-
-    Both get the same noisy answers, so that later looks ask the same; and so what is released must be the same too.
-    Of each call for noise: its law, and the change of what it was added to.
-    """
-    said, changes, folders = [], [], []
-    plain, by_length, by_row = noise.add_noise, noise.add_l2_noise, noise.add_l2_noise_by_row
-
-    def hear(law, asked, draw):
-        if not folders:  # the first table
-            said.append(([(np.array(exact, dtype=float), t) for exact, t in asked], draw()))
-            return said[-1][-1]
-        before, noisy = said[len(changes)]
-        assert [t for _, t in asked] == [t for _, t in before], "the noise depends on the table"
-        pairs = zip(asked, before, strict=True)
-        changes.append((law, [(np.asarray(exact, dtype=float) - old) / t for (exact, t), (old, _) in pairs]))
-        return noisy
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            noise,
-            "add_noise",
-            lambda law, exact, t, step, **kw: hear(law, [(exact, t)], lambda: [plain(law, exact, t, step, **kw)])[0],
-        )
-        patch.setattr(
-            noise,
-            "add_l2_noise",
-            lambda arrays: hear("by length", [(exact, t) for exact, t, _ in arrays], lambda: by_length(arrays)),
-        )
-        patch.setattr(
-            noise,
-            "add_l2_noise_by_row",
-            lambda exact, t, step, **kw: hear("by row", [(exact, t)], lambda: [by_row(exact, t, step, **kw)])[0],
-        )
-        for table in (one, other):
-            seed = ad.PublicSeed.given("moved")
-            folders.append(ad.release(table, SCHEMA, mechanism, budget, seed=seed, row_bound=row_bound))
-    assert len(changes) == len(said)
-    cards = [{**f.card.model_dump(), "release_id": "", "created": "", "files": {}} for f in folders]
-    assert cards[0] == cards[1] and folders[0].table.equals(folders[1].table), "something went around the noise"
-    assert all(np.array_equal(array, folders[1].arrays[key]) for key, array in folders[0].arrays.items())
-    return changes
-
-
-def paid_for(changes):
-    """What these changes cost: mu of Gaussian noise, or epsilon of noise without a delta."""
-    squares = epsilon = 0.0
-    for law, found in changes:
-        whole = np.concatenate([change.ravel() for change in found])
-        if law == "gaussian":
-            squares += float(whole @ whole)
-        elif law == "laplace":
-            epsilon += float(np.abs(whole).sum())
-        elif law == "by length":
-            epsilon += float(np.linalg.norm(whole))
-        else:
-            epsilon += float(np.linalg.norm(found[0], axis=1).sum())
-    assert squares == 0 or epsilon == 0, "two kinds of noise in one release"
-    return epsilon or math.sqrt(squares)
 
 
 def made(name):

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import adumbra.core.histogram
+from adumbra.audit.choices import log_chances
 from adumbra.core.cells import Cells, Groups
 from adumbra.core.errors import InputError
 from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
@@ -350,20 +351,24 @@ def whole_matrix(strategy) -> list[list[int]]:
 
 @pytest.mark.parametrize("name", list(KINDS))
 def test_answers_are_exact_up_to_the_largest_table_that_is_let_in(name):
-    """Counts whose sums come close to 2^53, against whole numbers of any size."""
+    """Counts whose sums come close to 2^53, and to 2^61, against whole numbers of any size."""
     strategy = KINDS[name]((3, 2, 4))
-    rows = int((2**53 - 1) // strategy.largest)
-    assert rows * strategy.largest < 2**53 <= (rows + 1) * strategy.largest
+    query = Histogram(domain(24)[0], strategy)
     matrix = whole_matrix(strategy)
     assert max(abs(entry) for column in matrix for entry in column) <= strategy.largest
+    assert query.most_rows * strategy.largest < 2**61 <= (query.most_rows + 1) * strategy.largest
     rng = np.random.default_rng(2)
-    tables = [rng.multinomial(rows, np.full(24, 1 / 24)), rng.multinomial(rows, rng.dirichlet(np.full(24, 0.2)))]
-    tables += [np.eye(24, dtype=np.int64)[cell] * (rows - 1) for cell in (0, 13, 23)]
-    for counts in tables:
-        exact = [
-            sum(int(c) * column[j] for c, column in zip(counts, matrix, strict=True)) for j in range(strategy.numbers)
-        ]
-        assert [int(v) for v in strategy.exact(counts.astype(float))] == exact
+    for rows in (int((2**53 - 1) // strategy.largest), int(2**53 // strategy.largest) + 1, query.most_rows):
+        tables = [rng.multinomial(rows, np.full(24, 1 / 24)), rng.multinomial(rows, rng.dirichlet(np.full(24, 0.2)))]
+        tables += [np.eye(24, dtype=np.int64)[cell] * (rows - 1) for cell in (0, 13, 23)]
+        for counts in tables:
+            exact = [
+                sum(int(c) * column[j] for c, column in zip(counts, matrix, strict=True))
+                for j in range(strategy.numbers)
+            ]
+            found = query.finished({"counts": counts.astype(float)})["measured"]
+            assert [int(v) for v in found] == exact
+            assert max(abs(v) for v in exact) < 2**53 or found.dtype == np.int64
 
 
 @pytest.mark.parametrize("name", ["haar", "waves", "gaussian", "weighted hadamard"])
@@ -374,8 +379,8 @@ def test_a_table_too_large_to_be_exact_is_refused_before_the_charge(name):
     def till(line, event):
         raise AssertionError("charged")
 
-    rows = PrivateRows(space, int(2**53 // query.strategy.largest) + 1, lambda: iter([]))
-    with pytest.raises(InputError, match="exact"):
+    rows = PrivateRows(space, query.most_rows + 1, lambda: iter([]))
+    with pytest.raises(InputError, match=f"at most {query.most_rows:,} rows"):
         Meter(rows, Promise(1.0, 0.0, REPLACE), {"a": 1.0}, till).measure("a", query)
 
 
@@ -526,6 +531,19 @@ def test_two_opposite_cells_move_a_tail_by_the_root_of_two():
     assert 0.998 * most <= change <= most
 
 
+def test_an_emptied_row_moves_a_tail_like_a_replaced_one():
+    """An empty number counts in the middle, so a row that is emptied can change its cell: sqrt 2, not 1."""
+    space = space_of("number")
+    groups = Groups(Cells.even(space.blocks, 2))
+    rows = np.full((9, 1), -HALF, dtype=float)
+    neighbours = Neighbours(Unit.ROW, Relation.ZERO_OUT)
+    for query, pays in ((TailSize(groups, 0), 1), (TailChoice(groups, (0, 1), (0.0, 0.0)), 2)):
+        found = [query.answer(table)[query.parts[0].name][0] for table in (rows, np.vstack([[[0.0]], rows[1:]]))]
+        change = pays * (found[0] - found[1]) / COUNT_STEPS
+        most = sensitivity.sensitivity(query, space, neighbours, "l1")
+        assert 0.998 * most <= change <= most
+
+
 @pytest.mark.parametrize(
     ("cells", "rows"),
     [
@@ -539,9 +557,7 @@ def test_two_opposite_cells_move_a_tail_by_the_root_of_two():
 def test_float64_moves_a_tail_by_less_than_a_step(cells, rows):
     """All rows in one cell, and one of them gone: the tail is known, up to the largest tables that are let in."""
     groups, space = domain(3)
-    limit = TailSize(groups, 0).parts[0].largest
-    if rows * limit >= 2**53:
-        rows = int(2**53 // limit) - 1
+    rows = min(rows, TailSize(groups, 0).most_rows)
     for total in (rows - 1, rows - 3, int(0.7 * rows)):
         pair = [tails(np.eye(1, cells)[0] * count) for count in (total, total - 1)]
         for kept in (0, 1, 5, 50):
@@ -581,6 +597,18 @@ def law_of_the_choice(scores, t) -> np.ndarray:
         out.append(chance.sum())
     assert abs(sum(out) - 1) < 1e-9
     return np.array(out)
+
+
+@pytest.mark.parametrize("t", [0.7, 3.0, 40.0])
+@pytest.mark.parametrize("scores", [(5,), (3, 3), (0, 4, 9), (7, 1, 1, 2), (20, 0, 3, 3, 11)])
+def test_an_attacker_weighs_a_choice_by_its_law(scores, t):
+    assert np.allclose(np.exp(log_chances(scores, t)), law_of_the_choice(scores, t), rtol=1e-9, atol=1e-15)
+
+
+def test_an_attacker_weighs_a_choice_with_much_noise():
+    """On a coarser grid, and still as it is: scores and noise a thousand times larger make the same choice."""
+    fine, coarse = log_chances((0, 4000, 9000), 5000.0), log_chances((0, 4_000_000, 9_000_000), 5_000_000.0)
+    assert np.allclose(np.exp(fine), np.exp(coarse), rtol=1e-3)
 
 
 def test_the_law_of_the_choice_is_what_adding_up_all_noises_gives():

@@ -137,11 +137,10 @@ def _tasks(
 def _sums_by_class(name: str, challenge: Challenge) -> bool:
     """Whether something may exist with a label or a category only, which the challenge does not have.
 
-    What a rule chooses is attacked by itself; an emptied row has no class.
+    What a rule chooses is attacked by itself.
     """
-    emptied = challenge.neighbours.relation is Relation.ZERO_OUT
     return challenge.neighbours.unit is Unit.ROW and not (
-        challenge.fresh or emptied or challenge.schema.labels or isinstance(build(name, {}), Chooser)
+        challenge.fresh or challenge.schema.labels or isinstance(build(name, {}), Chooser)
     )
 
 

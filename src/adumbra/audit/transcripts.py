@@ -12,16 +12,18 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import overload
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from adumbra.audit.choices import log_chances
 from adumbra.core.challenge import Challenge, Row
 from adumbra.core.events import Event
 from adumbra.core.guarantee import Budget
+from adumbra.core.histogram import TailChoice
 from adumbra.core.mechanism import Chooser, Door, Mechanism, Query
 from adumbra.core.query import RowMap
 from adumbra.core.randomness import PublicSeed
@@ -42,6 +44,7 @@ __all__ = [
     "canaries",
     "encoded",
     "job_of",
+    "loss_of",
     "numbers",
     "runs",
     "stated_loss",
@@ -83,9 +86,8 @@ class Witness:
         """Measure, and note down."""
         if isinstance(query, Sum):
             summed = self._door.measure(line, query)
-            if not query.linear:  # what a row adds is not what it changes; tests/test_strategies.py looks at these
-                return summed
-            self._note(line, query, summed.calibration, _weighted(query, dict(summed.values)))
+            seen = summed.values["choice"] if _chooses(query) else _weighted(query, dict(summed.values))
+            self._note(line, query, summed.calibration, seen)
             return summed
         if isinstance(query, RowMap):
             rows, again = _read(self._door.measure(line, query))
@@ -104,6 +106,16 @@ class Witness:
 def _read(noisy: NoisyRows) -> tuple[Reals, NoisyRows]:
     rows = np.concatenate(list(noisy.batches))
     return rows, dataclasses.replace(noisy, batches=iter([rows]))
+
+
+def _chooses(query: Query) -> bool:
+    """Whether only the place of the smallest noisy number leaves."""
+    return isinstance(query, TailChoice)
+
+
+def _adds_up(query: Query) -> bool:
+    """Whether the rows that two tables share cannot matter for what tells them apart."""
+    return not isinstance(query, Sum) or query.linear
 
 
 def _weighted(query: Sum, values: dict[str, Reals]) -> Reals:
@@ -126,6 +138,18 @@ class Pair:
 
     one: Reals
     other: Reals
+    challenge: Challenge | None = None
+    """Where they come from, if rows that they share are left out."""
+
+    @cached_property
+    def whole(self) -> Pair:
+        """With the rows that they share."""
+        return self if self.challenge is None else encoded(self.challenge)
+
+    def answers(self, query: Query) -> tuple[Reals, Reals]:
+        """Both exact answers, or what the rows that differ add to them, where that makes the same difference."""
+        pair = self if _adds_up(query) else self.whole
+        return _answer(query, pair.one), _answer(query, pair.other)
 
 
 def _frame_of(rows: Sequence[Row], schema: Schema) -> pl.DataFrame:
@@ -138,7 +162,7 @@ def encoded(challenge: Challenge, *, differing: bool = False) -> Pair:
     """Both tables encoded and bounded, as the pipeline does it; `differing` leaves out the rows they share."""
     skipped = len(challenge.shared) if differing else 0
     one, other = (_encoded(rows[skipped:], challenge) for rows in challenge.tables())
-    return Pair(one, other)
+    return Pair(one, other, challenge if differing else None)
 
 
 def _encoded(rows: Sequence[Row], challenge: Challenge) -> Reals:
@@ -163,16 +187,26 @@ def _bounded(frame: pl.DataFrame, schema: Schema, row_bound: float | None) -> Re
 
 def stated_loss(looks: Sequence[Look], pair: Pair) -> float:
     """How far apart the exact answers are, in units of the stated noise: mu (gaussian) or epsilon (pure)."""
-    total = 0.0
-    for look in looks:
-        change = _answer(look.query, pair.one) - _answer(look.query, pair.other)
-        if look.event.noise == "laplace":
-            total += float(np.abs(change).sum() / look.event.scale)
-        elif look.event.noise == "l2-laplace":
-            total += float(_lengths(change, look).sum() / look.event.scale)
-        else:
-            total += float((change @ change) / look.event.scale**2)
-    return total if looks[0].event.is_pure else math.sqrt(total)
+    losses = [loss_of(look, pair) for look in looks]
+    return math.fsum(losses) if looks[0].event.is_pure else math.hypot(*losses)
+
+
+def loss_of(look: Look, pair: Pair) -> float:
+    """The same of one look: at most its stated sensitivity over its scale.
+
+    Of a noisy choice twice the score that moves most counts, however many there are (docs/proofs/strategies.md).
+    """
+    one, other = pair.answers(look.query)
+    change = one - other
+    if _chooses(look.query):
+        moved = 2.0 * float(np.abs(change).max())
+    elif look.event.noise == "laplace":
+        moved = float(np.abs(change).sum())
+    elif look.event.noise == "l2-laplace":
+        moved = float(_lengths(change, look).sum())
+    else:
+        moved = float(np.linalg.norm(change))
+    return moved / look.event.scale
 
 
 def _lengths(vector: Reals, look: Look) -> Reals:
@@ -184,6 +218,10 @@ def _ratios(look: Look, pair: Pair) -> list[float]:
     """Log-likelihood of the numbers under table one, less that under the other: part by part."""
     one, other = _answer(look.query, pair.one), _answer(look.query, pair.other)
     seen = look.vector
+    if _chooses(look.query):
+        (part,), place = look.calibration.parts.values(), int(seen[0])
+        chances = [log_chances(tuple(np.rint(u / part.step).astype(int).tolist()), part.steps) for u in (one, other)]
+        return [float(chances[0][place] - chances[1][place])]
     if look.event.noise == "l2-laplace":  # the parts share one length, so their likelihood is one
         ratio = (_lengths(seen - other, look) - _lengths(seen - one, look)).sum() / look.event.scale
         return [float(ratio), *([0.0] * len(_part_ends(look.query, len(seen))))]
@@ -294,13 +332,14 @@ def numbers(
     runs, whatever later looks made of earlier ones. Which numbers, a first run decides that is not counted.
     """
     pair = encoded(challenge)
-    places = _most_moved(transcript(mechanism, challenge, budget), encoded(challenge, differing=True), most)
+    first = _by_number(transcript(mechanism, challenge, budget))
+    places = _most_moved(first, encoded(challenge, differing=True), most)
     out = []
     for rows in challenge.tables():
         lines = []
         for looks in _transcripts(mechanism, challenge, budget, rows, count):
             line = []
-            for look, chosen in zip(looks, places, strict=True):
+            for look, chosen in zip(_by_number(looks), places, strict=True):
                 one, other = _answer(look.query, pair.one), _answer(look.query, pair.other)
                 kept = chosen[chosen < len(one)]  # a later look may have found fewer cells
                 change = (one - other)[kept]
@@ -312,11 +351,16 @@ def numbers(
     return out[0], out[1]
 
 
+def _by_number(looks: Sequence[Look]) -> list[Look]:
+    """Those whose numbers leave as they are; the place of a choice is none of its scores."""
+    return [look for look in looks if not _chooses(look.query)]
+
+
 def _most_moved(looks: Sequence[Look], differing: Pair, most: int) -> list[NDArray[np.int64]]:
     """Places of the numbers that move most in units of their noise, look by look."""
     moves = []
     for look in looks:
-        alone = _answer(look.query, differing.one), _answer(look.query, differing.other)
+        alone = differing.answers(look.query)
         moved = np.abs(alone[0] - alone[1]) / look.event.scale
         # rows that both tables share stand before the one that differs
         moves.append(np.concatenate([np.zeros(len(look.vector) - len(moved)), moved]))

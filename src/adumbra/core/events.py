@@ -7,10 +7,10 @@ meanings below never change once a ledger holds them, and an unknown kind of noi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from adumbra.core.guarantee import Neighbours
+from adumbra.core.guarantee import Neighbours, Relation, Unit
 
 __all__ = ["LAWS", "PURE", "Event", "FreshProjection", "Law"]
 
@@ -44,7 +44,8 @@ class Event:
       over an L2 distance |z|; docs/proofs/noise-l2-laplace.md).
     * `scale`: standard deviation or Laplace scale, in the units of the answer.
     * `sensitivity`: for each pair of neighbours ("row/replace", ...), the largest change of the answer: L1 for
-      laplace, L2 for the others. A pair of neighbours that is absent has no finite bound: its cost is infinite.
+      laplace, L2 for the others. A pair of neighbours that is absent has no finite bound: its cost is infinite. So is
+      one that the release as a whole tells apart (`within`).
     * `fresh`: neighbours for which the tighter fresh-projection account holds too.
     * `slack`: total-variation distance between the noise drawn and the noise named, summed over all draws.
     * `numbers`: for l2-laplace, how many numbers share one length.
@@ -60,6 +61,17 @@ class Event:
     def bound(self, neighbours: Neighbours) -> float | None:
         """Sensitivity for these neighbours, or None where it is unbounded."""
         return self.sensitivity.get(str(neighbours))
+
+    def within(self, promised: Neighbours) -> Event:
+        """What counts of it as part of a release that promises these neighbours, whatever the answer alone would allow.
+
+        Only a release under add-remove keeps the number of rows to itself. Any other publishes it, so a row that comes
+        or goes is seen without looking at the answer, and there is no bound for it.
+        """
+        if promised.relation is Relation.ADD_REMOVE:
+            return self
+        gone = str(Neighbours(Unit.ROW, Relation.ADD_REMOVE))
+        return replace(self, sensitivity={key: value for key, value in self.sensitivity.items() if key != gone})
 
     @property
     def sd(self) -> float:

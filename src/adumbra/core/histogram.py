@@ -11,6 +11,7 @@ once, exactly; `privacy.strategies` says how far one row can move the result.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Protocol
@@ -19,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adumbra.core.cells import Groups
-from adumbra.core.query import PureNoise
-from adumbra.core.sums import COUNT_STEPS, Part, Sum
+from adumbra.core.query import EXACT, PureNoise
+from adumbra.core.sums import COUNT_STEPS, Part, Sum, Whole
 
 __all__ = ["LARGEST_DOMAIN", "Histogram", "Strategy", "TailChoice", "TailSize", "spectrum_tails"]
 
@@ -28,8 +29,8 @@ Reals = NDArray[np.float64]
 
 LARGEST_DOMAIN = 2**20
 """Cells of a domain, at most."""
-_ROWS_IN_A_SPECTRUM = 2.0**23
-"""`Part.largest` of what goes through a float64 transform: at most 2^30 rows, whose rounding is below a step."""
+_ROWS_IN_A_SPECTRUM = 2**30
+"""Rows whose counts go through a float64 transform with a rounding below a step."""
 _BLOCK = 1024
 
 
@@ -64,6 +65,11 @@ class _OfCounts(Sum):
 
     domain: Groups
 
+    @property
+    def exact_rows(self) -> int:
+        """A row counts 1."""
+        return int(EXACT) - 1
+
     def gathered(self, batch: Reals) -> dict[str, Reals]:
         """The counts."""
         cell = self.domain.of(batch)
@@ -88,13 +94,31 @@ class Histogram(_OfCounts):
         strategy = self.strategy
         return (Part("measured", (strategy.numbers,), 1.0, strategy.step, strategy.largest),)
 
-    def finished(self, total: dict[str, Reals]) -> dict[str, Reals]:
-        """The strategy, applied to the counts."""
-        return {"measured": self.strategy.exact(total["counts"])}
+    def finished(self, total: Mapping[str, Whole]) -> Mapping[str, Whole]:
+        """The strategy, applied to the counts: of as many rows at a time as it is exact for in float64."""
+        counts = total["counts"].astype(np.float64)
+        most = (int(EXACT) - 1) // self._largest
+        if counts.sum() <= most:
+            return {"measured": self.strategy.exact(counts)}
+        measured = np.zeros(self.strategy.numbers, np.int64)
+        for some in _dealt(counts, most):
+            measured += self.strategy.exact(some).astype(np.int64)
+        return {"measured": measured}
 
     def describe(self) -> str:
         """A few words for a plan."""
         return f"{self.strategy.describe()} of {self.domain.count} cells"
+
+
+def _dealt(counts: Reals, most: int) -> Iterator[Reals]:
+    """Counts that add up to these, of at most so many rows each: the rows in the order of their cells, cut evenly.
+
+    >>> [some.tolist() for some in _dealt(np.array([3.0, 0.0, 4.0]), 5)]
+    [[3.0, 0.0, 2.0], [0.0, 0.0, 2.0]]
+    """
+    ends = np.cumsum(counts.astype(np.int64))
+    for start in range(0, int(ends[-1]), most):
+        yield np.diff(np.clip(ends, start, start + most), prepend=start).astype(np.float64)
 
 
 def spectrum_tails(counts: Reals) -> Reals:
@@ -131,6 +155,7 @@ class TailChoice(_OfCounts):
     costs: tuple[float, ...]
 
     linear: ClassVar[bool] = False
+    most_rows: ClassVar[int] = _ROWS_IN_A_SPECTRUM - 1
 
     def __post_init__(self) -> None:
         most = self.domain.count // 2
@@ -140,11 +165,11 @@ class TailChoice(_OfCounts):
     @property
     def parts(self) -> tuple[Part, ...]:
         """One score for each candidate."""
-        return (Part("scores", (len(self.candidates),), 1.0, 1 / COUNT_STEPS, _ROWS_IN_A_SPECTRUM),)
+        return (Part("scores", (len(self.candidates),), 1.0, 1 / COUNT_STEPS, COUNT_STEPS),)
 
-    def finished(self, total: dict[str, Reals]) -> dict[str, Reals]:
+    def finished(self, total: Mapping[str, Whole]) -> Mapping[str, Whole]:
         """Scores, in whole steps."""
-        tails = spectrum_tails(total["counts"])[list(self.candidates)]
+        tails = spectrum_tails(total["counts"].astype(np.float64))[list(self.candidates)]
         return {"scores": np.floor(tails * COUNT_STEPS) + np.floor(np.array(self.costs) * COUNT_STEPS)}
 
     def revealed(self, noisy: dict[str, Reals]) -> dict[str, Reals]:
@@ -164,15 +189,16 @@ class TailSize(_OfCounts):
     kept: int
 
     linear: ClassVar[bool] = False
+    most_rows: ClassVar[int] = _ROWS_IN_A_SPECTRUM - 1
 
     @property
     def parts(self) -> tuple[Part, ...]:
         """One number."""
-        return (Part("tail", (1,), 1.0, 1 / COUNT_STEPS, _ROWS_IN_A_SPECTRUM),)
+        return (Part("tail", (1,), 1.0, 1 / COUNT_STEPS, COUNT_STEPS),)
 
-    def finished(self, total: dict[str, Reals]) -> dict[str, Reals]:
+    def finished(self, total: Mapping[str, Whole]) -> Mapping[str, Whole]:
         """The tail, in whole steps."""
-        return {"tail": np.array([math.floor(float(spectrum_tails(total["counts"])[self.kept]) * COUNT_STEPS)]) * 1.0}
+        return {"tail": np.array([math.floor(float(spectrum_tails(total["counts"].astype(np.float64))[self.kept]) * COUNT_STEPS)]) * 1.0}
 
     def describe(self) -> str:
         """A few words for a plan."""

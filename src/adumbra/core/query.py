@@ -17,13 +17,15 @@ from adumbra.core.centred import Centred
 from adumbra.core.randomness import PublicSeed
 from adumbra.core.space import GRID, Space
 
-__all__ = ["EXACT", "GaussianRecipe", "PureNoise", "RowMap", "check_contraction", "contraction"]
+__all__ = ["EXACT", "WHOLE", "GaussianRecipe", "PureNoise", "RowMap", "check_contraction", "contraction"]
 
 PureNoise = Literal["laplace", "l2-laplace"]
 """Noise of an answer whose promise is pure epsilon: independent numbers, or a vector by its length."""
 
 EXACT = 2.0**53
 """Integers below this are exact in float64, and so is every sum of them that stays below it."""
+WHOLE = 2**61
+"""Answers below this meet their noise in 64-bit integers, and nothing overflows (`privacy.noise`)."""
 
 
 @dataclass(frozen=True)

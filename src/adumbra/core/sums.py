@@ -5,17 +5,18 @@ rows. A sum is made of parts. In the vector that is measured, every number of a 
 all of them get noise of one scale: a part of weight w gets noise of sd sigma / w on its own numbers. An off-diagonal
 entry of a symmetric matrix stands for two and has weight sqrt(2) (the matrix is then measured isometrically).
 
-`privacy.sensitivity` says how far one person can move the weighted vector. Answers are exact integers.
+`privacy.sensitivity` says how far one person can move the weighted vector. Answers are exact integers, for as many rows
+as `most_rows` says (docs/proofs/sums.md).
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from adumbra.core.cells import Cells, Groups
 from adumbra.core.centred import Centred
 from adumbra.core.errors import InputError
-from adumbra.core.query import EXACT, PureNoise, RowMap, check_contraction, contraction
+from adumbra.core.query import EXACT, WHOLE, PureNoise, RowMap, check_contraction, contraction
 from adumbra.core.scores import BALL, Scores
 from adumbra.core.space import CATEGORY_STEPS, GRID, HALF, Block, Space
 
@@ -39,10 +40,13 @@ __all__ = [
     "Sum",
     "Tables",
     "Total",
+    "Whole",
     "symmetric",
 ]
 
 Reals = NDArray[np.float64]
+Whole = NDArray[np.float64] | NDArray[np.int64]
+"""Whole numbers: as float64 below 2^53, as integers beyond."""
 
 COUNT_STEPS = 1024
 """Integer steps of a count of one, so that noise well below one count can be drawn."""
@@ -81,15 +85,29 @@ class Sum(ABC):
 
     def answer(self, batch: Reals) -> dict[str, Reals]:
         """The sum over a batch, part by part, in whole steps."""
-        return self.finished(self.gathered(batch))
+        return {name: value.astype(np.float64) for name, value in self.finished(self.gathered(batch)).items()}
 
     @abstractmethod
     def gathered(self, batch: Reals) -> dict[str, Reals]:
         """Arrays of whole numbers that add up over batches, in whatever shape is quickest to add."""
 
-    def finished(self, total: dict[str, Reals]) -> dict[str, Reals]:
+    def finished(self, total: Mapping[str, Whole]) -> Mapping[str, Whole]:
         """The parts of the answer, in whole steps, from the sum of what was gathered."""
         return total
+
+    @property
+    def exact_rows(self) -> int:
+        """Rows whose gathered numbers add up exactly in float64, whatever they hold."""
+        return (int(EXACT) - 1) // self._largest
+
+    @property
+    def most_rows(self) -> int:
+        """Rows whose answer is exact in 64-bit integers, whatever they hold; a longer table is refused."""
+        return (WHOLE - 1) // self._largest if self.exact_rows else 0
+
+    @property
+    def _largest(self) -> int:
+        return math.ceil(max(part.largest for part in self.parts))
 
     def revealed(self, noisy: dict[str, Reals]) -> dict[str, Reals]:
         """What is handed out of the noisy parts: all of them, unless the proof rests on showing less."""
@@ -285,7 +303,7 @@ class Moments(Sum):
             )
         return out
 
-    def finished(self, total: dict[str, Reals]) -> dict[str, Reals]:
+    def finished(self, total: Mapping[str, Whole]) -> Mapping[str, Whole]:
         """The matrix as diagonal and upper triangle."""
         return _triangular(total)
 
@@ -362,7 +380,7 @@ class Gram(Sum):
         group = self.groups.of(batch)
         return {"matrix": np.stack([_squared(rows[group == c]) for c in range(self.groups.count)])}
 
-    def finished(self, total: dict[str, Reals]) -> dict[str, Reals]:
+    def finished(self, total: Mapping[str, Whole]) -> Mapping[str, Whole]:
         """The matrix as diagonal and upper triangle."""
         return _triangular(total)
 
@@ -468,15 +486,15 @@ def _squared(rows: Reals) -> Reals:
     return np.asarray(rows.T @ rows)
 
 
-def _triangular(total: dict[str, Reals]) -> dict[str, Reals]:
+def _triangular(total: Mapping[str, Whole]) -> Mapping[str, Whole]:
     """The upper triangle of the matrix, row after row, and its diagonal; nothing below the diagonal is looked at."""
     out = {name: value for name, value in total.items() if name != "matrix"}
     if "matrix" in total:
-        matrix = total["matrix"]
+        matrix: NDArray[Any] = total["matrix"]
         width = matrix.shape[-1]
         out["diagonal"] = np.diagonal(matrix, axis1=-2, axis2=-1).copy()
         if width > 1:
-            upper = np.empty((*matrix.shape[:-2], width * (width - 1) // 2))
+            upper = np.empty_like(matrix, shape=(*matrix.shape[:-2], width * (width - 1) // 2))
             for i, part in _triangle_rows(width):
                 upper[..., part] = matrix[..., i, i + 1 :]
             out["upper"] = upper

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from adumbra.core.challenge import Challenge
+from adumbra.core.challenge import Challenge, emptied
 from adumbra.core.domain import Domain
 from adumbra.core.errors import InputError
 from adumbra.core.events import Event
@@ -76,14 +76,32 @@ class Fourier(Counted):
 
     @classmethod
     def challenges(cls) -> tuple[Challenge, ...]:
-        """All waves of few cells: of eight where a row moves by three of them; of two, where it comes or goes."""
+        """All waves of few cells: of eight where a row moves by three of them; of two, where it comes or goes.
+
+        And with the number of waves left to the private choice, in a table that leans to one of two cells: a row that
+        leaves it moves the tail, and so a score, by as much as a row can.
+        """
         eight, two = ({"bins": bins, "frequencies": bins // 2} for bins in (8, 2))
-        return tuple(
+        given = [
             replace(c, options=eight, other={"a": "4"}, why="a row moves by three cells of eight, seen by all waves")
             if c.neighbours.relation is Relation.REPLACE
             else replace(c, options=eight if c.neighbours.relation is Relation.ZERO_OUT else two)
             for c in super().challenges()
-        )
+        ]
+        low, high = {"a": "0"}, {"a": "7"}
+        others = {Relation.REPLACE: high, Relation.ZERO_OUT: emptied(low), Relation.ADD_REMOVE: None}
+        chosen = [
+            replace(
+                c,
+                options={"bins": 2},
+                shared=(low,) * 300,
+                one=low,
+                other=others[c.neighbours.relation],
+                why="a row leaves the larger of two cells, and the number of waves is chosen",
+            )
+            for c in given
+        ]
+        return (*given, *chosen)
 
     def lines(self, setting: Setting) -> Mapping[str, float]:
         """Choice, tail, coefficients."""

@@ -78,12 +78,17 @@ class Entry:
 
     @property
     def event(self) -> Event | None:
-        """What was done, for a charge; None for a cap."""
+        """What was done, for a charge; None for a cap.
+
+        Lines of earlier versions hold a bound for add-remove also where the release published the number of rows. The
+        line stays as it is, or its hash would not follow; the bound does not count.
+        """
         if self.kind != "charge":
             return None
         try:
-            return Event.from_json(self.body["event"])
-        except (KeyError, TypeError, ValueError) as error:
+            promised = Neighbours.parse(self.body["promise"]["neighbours"])
+            return Event.from_json(self.body["event"]).within(promised)
+        except (AttributeError, KeyError, TypeError, ValueError, InputError) as error:
             raise InputError(
                 "an event this version knows",
                 f"line {self.sequence} written by version {self.version}",
@@ -114,6 +119,7 @@ class Ledger:
         its events together, at the cap's own neighbours and delta. Raises Refused if a cap would be exceeded
         or if the ledger no longer passes its own check.
         """
+        events = {line: event.within(promise.neighbours) for line, event in events.items()}
         for event in events.values():
             check_event(event)
         stated = {

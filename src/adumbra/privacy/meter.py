@@ -30,13 +30,14 @@ from adumbra.core.guarantee import Promise, Relation, Unit
 from adumbra.core.query import EXACT, RowMap
 from adumbra.core.rows import PrivateRows
 from adumbra.core.space import CATEGORY_STEPS, GRID, Space
-from adumbra.core.sums import Gram, Part, RowsAndGram, Sum
+from adumbra.core.sums import Part, RowsAndGram, Sum, Whole
 from adumbra.linalg.l2_laplace import LARGEST_LENGTH
 from adumbra.linalg.lattice_tables import LARGEST_T
 from adumbra.linalg.projections import ROUNDING, gaussian_matrix
-from adumbra.linalg.rows import OFF_GRID, OUTSIDE, add_squares, crowded, fault, one_thread_each, shortened
+from adumbra.linalg.rows import OFF_GRID, OUTSIDE, crowded, fault, one_thread_each
 from adumbra.privacy import calibrate, noise
 from adumbra.privacy.sensitivity import Query, bounds, row_distance, sensitivity
+from adumbra.privacy.totals import Totals
 
 __all__ = [
     "Calibration",
@@ -144,11 +145,13 @@ def calibrated(query: Query, space: Space, promise: Promise, *, share: float, ro
     """Noise for one line that may use `share` of the promise. `rows` counts only where a query answers row by row.
 
     Guarantee: the event, accounted at the promise's neighbours and delta, costs at most the line's share: mu^2
-    shares add up to the whole for Gaussian lines, epsilon shares for Laplace lines.
+    shares add up to the whole for Gaussian lines, epsilon shares for Laplace lines. It has no bound for neighbours that
+    a release of this promise tells apart by what it publishes beside the answer.
     """
     scale = _scale(query, space, promise, share, rows, fresh)
     sensitivities = bounds(query, space, "l1" if scale.law == "laplace" else "l2")
-    event = Event(scale.law, scale.scale, sensitivities, scale.projections, scale.slack, scale.numbers)
+    alone = Event(scale.law, scale.scale, sensitivities, scale.projections, scale.slack, scale.numbers)
+    event = alone.within(promise.neighbours)
     noises = {
         part.name: PartNoise(_steps(scale.scale, part), part.step, event.sd / part.weight) for part in _parts(query)
     }
@@ -357,8 +360,11 @@ def check_countable(query: Query, rows: int) -> None:
             f"{query.size:.1e} numbers: {query.describe()}",
             "release fewer columns or values, name fewer labels, or use --mechanism tables",
         )
-    if max(part.largest for part in _parts(query)) * rows >= EXACT:
-        raise InputError("a table whose sums stay exact (below 2^53)", "more rows", "release the table in parts")
+    summed = query.gram if isinstance(query, RowsAndGram) else query
+    if isinstance(summed, Sum) and rows > summed.most_rows:
+        raise InputError(
+            f"at most {summed.most_rows:,} rows, whose sums stay exact", "more rows", "release the table in parts"
+        )
 
 
 def _each_batch(
@@ -403,15 +409,6 @@ def _each_batch(
         )
 
 
-def _pieces(batch: Reals) -> Iterator[Reals]:
-    """A batch in pieces of a few megabytes: what is worked out on the way then stays in the cache.
-
-    Not below 1024 rows, where adding to a second moment of thousands of columns would take longer than the products.
-    """
-    size = max(1024, 2**19 // max(batch.shape[1], 1))
-    return iter(np.array_split(batch, max(1, len(batch) // size)))
-
-
 def _answers(
     rows: PrivateRows, query: RowMap, calibration: Calibration, same: _SameTable | None = None
 ) -> Iterator[Reals]:
@@ -429,7 +426,7 @@ def _answers(
 def _summed(
     rows: PrivateRows, query: Sum, calibration: Calibration, same: _SameTable | None = None
 ) -> dict[str, Reals]:
-    """Exact integer sums over all rows, and then, once, noise. Below 2^53 the order of adding does not matter."""
+    """Exact integer sums over all rows, and then, once, noise."""
     exact = query.finished(_total(rows, query, same))
     if {name: value.shape for name, value in exact.items()} != {part.name: part.shape for part in query.parts}:
         raise RuntimeError("an answer has another shape than its query says")
@@ -442,56 +439,16 @@ def _summed(
     return query.revealed({part.name: values for part, values in zip(query.parts, noisy, strict=True)})
 
 
-def _total(rows: PrivateRows, query: Sum, same: _SameTable | None) -> dict[str, Reals]:
+def _total(rows: PrivateRows, query: Sum, same: _SameTable | None) -> Mapping[str, Whole]:
     """What `query` gathers of all rows. A worker adds to a total of its own, and those are added up in the end."""
-    nothing = np.zeros((0, rows.space.width))
-    totals = [query.gathered(nothing)]
-    idle = deque(totals)
-
-    def add(batch: Reals) -> None:
-        try:
-            total = idle.pop()
-        except IndexError:
-            total = query.gathered(nothing)
-            totals.append(total)
-        for piece in _pieces(batch):
-            _gather(query, piece, total)
-        idle.append(total)
-
+    totals = Totals(query, rows.space.width)
     workers = noise_threads()
-    if workers > 1 and workers * sum(part.nbytes for part in totals[0].values()) <= _RUNNING_BYTES:
+    if workers > 1 and workers * totals.nbytes <= _RUNNING_BYTES:
         with one_thread_each():  # or the linear algebra would bring threads of its own for each of ours
-            deque(_each_batch(rows, add, same, workers), maxlen=0)
+            deque(_each_batch(rows, totals.add, same, workers), maxlen=0)
     else:
-        deque(_each_batch(rows, add, same, 1), maxlen=0)
-    first, *others = totals
-    while others:
-        _add(first, others.pop())
-    return first
-
-
-def _gather(query: Sum, batch: Reals, total: dict[str, Reals]) -> None:
-    """Add what `query` gathers of a batch to a running total; of a second moment its upper triangle only, in place."""
-    if not isinstance(query, Gram):
-        _add(total, query.gathered(batch))
-        return
-    viewed = batch if query.view is None else shortened(batch, query.view.centre, query.view.bound)
-    if query.groups is None:
-        add_squares(viewed, total["matrix"])
-        return
-    group = query.groups.of(batch)
-    for c in range(query.groups.count):
-        add_squares(viewed[group == c], total["matrix"][c])
-
-
-def _add(total: dict[str, Reals], found: dict[str, Reals]) -> None:
-    for name, value in found.items():
-        if name not in total:
-            total[name] = value
-        elif total[name].shape != value.shape:
-            raise RuntimeError("an answer has another shape than its query says")
-        else:
-            total[name] += value
+        deque(_each_batch(rows, totals.add, same, 1), maxlen=0)
+    return totals.found()
 
 
 def _check_bounded(batch: Reals, space: Space) -> None:

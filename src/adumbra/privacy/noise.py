@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from adumbra.core.query import EXACT, WHOLE
 from adumbra.core.validation import at_least, one_of, positive
 from adumbra.linalg.l2_laplace import L2Sampler, require_scale
 from adumbra.linalg.lattice import LIMIT, KeyStream, Sampler, compiled
@@ -36,10 +37,10 @@ __all__ = [
 MAX_DRAWS = 2**50
 CHUNK = 1 << 14  # draws at a time, so that words, noise and sums stay in the cache
 L2_CHUNK = 1 << 18  # more, as what is refused in one round is drawn in the next, and the last rounds are short
-EXACT_LIMIT = 2**53  # answers stay below, so that a float64 holds each of them exactly
-# The noise saturates at LIMIT. Sums are cut EXACT_LIMIT below it, so that a saturated draw is cut whatever
-# the answer was: the cut then depends on the sum alone, and is post-processing.
-SUM_LIMIT = LIMIT - EXACT_LIMIT
+# The noise saturates at LIMIT. Sums are cut WHOLE below it, so that a saturated draw is cut whatever the answer was: the
+# cut then depends on the sum alone, and is post-processing. It is the same for answers of either type, because under
+# add-remove the type says how long the table is.
+SUM_LIMIT = LIMIT - WHOLE
 
 
 def operating_system_key() -> bytes:
@@ -59,17 +60,24 @@ def gaussian_slack_per_draw() -> float:
     return 1.283e-57
 
 
-_EXACT_LIMIT = np.int64(EXACT_LIMIT)
 _SUM_LIMIT = np.int64(SUM_LIMIT)
 
 
+def _finish(exact: NDArray[Any], noise: Any, step: float, out: NDArray[np.float64]) -> bool:
+    """out = (exact + noise) * step, the sum in integers; False if an answer is no integer that is certainly exact.
+
+    A float64 of 2^53 or more may have been rounded on its way here; a 64-bit integer was not.
+    """
+    limit = EXACT if exact.dtype == np.float64 else WHOLE
+    return bool(_add_within(exact, noise, step, np.int64(limit), out))
+
+
 @compiled
-def _finish(exact: Any, noise: Any, step: Any, out: Any) -> Any:
-    """out = (exact + noise) * step, the sum in integers; False if an answer is not an integer below 2^53."""
+def _add_within(exact: Any, noise: Any, step: Any, limit: Any, out: Any) -> Any:
     sound = True
     for i in range(exact.size):
         answer = exact[i]
-        if not (-_EXACT_LIMIT < answer < _EXACT_LIMIT):
+        if not (-limit < answer < limit):
             sound = False
             answer = exact.dtype.type(0)
         whole = np.int64(answer)
@@ -87,7 +95,7 @@ def _run(table: Table, exact: NDArray[Any], step: float, out: NDArray[np.float64
         part = slice(start, min(start + CHUNK, exact.size))
         fresh = noise[: part.stop - start]
         sampler.draw(fresh)
-        sound &= bool(_finish(exact[part], fresh, step, out[part]))
+        sound &= _finish(exact[part], fresh, step, out[part])
     return sound
 
 
@@ -102,8 +110,8 @@ def add_noise(
 
     Guarantee: `gaussian` noise is round(t Z), so the result is post-processing of `exact` + N(0, t^2) but for
     `gaussian_slack_per_draw`; `laplace` noise has P(x) ~ exp(-|x| / t) on all integers, with no slack.
-    Edge cases: an empty array stays empty; sums beyond 2^62 - 2^53 are cut there (post-processing). An answer
-    that is not an integer below 2^53 in magnitude breaks the caller's proof: nothing is returned.
+    Edge cases: an empty array stays empty; sums beyond 2^61 are cut there (post-processing). An answer that is not an
+    integer below 2^53 in magnitude (2^61 in an array of integers) breaks the caller's proof: nothing is returned.
 
     >>> add_noise("laplace", np.zeros((2, 3), np.int64), t=40.0, step=0.25).shape
     (2, 3)
@@ -111,12 +119,11 @@ def add_noise(
     one_of(("gaussian", "laplace"), kind=kind)
     positive(step=step)
     at_least(1, "give a number of threads of 1 or more", threads=threads)
-    if exact.dtype not in (np.dtype(np.float64), np.dtype(np.int64)):
-        raise TypeError("internal error: exact answers must be float64 or int64")
+    _require_exact_type(exact)
     if exact.size > MAX_DRAWS:
         raise RuntimeError("internal error: more numbers in one answer than the slack accounts for")
     table: Table = GaussianTable.build(t) if kind == "gaussian" else LaplaceTable.build(t)
-    if not table.has_tail and table.reach + EXACT_LIMIT >= LIMIT:
+    if not table.has_tail and table.reach > LIMIT:
         raise RuntimeError("internal error: the noise could leave 64-bit integers")
     flat = np.ascontiguousarray(exact).reshape(-1)
     out = np.empty(flat.size, np.float64)
@@ -127,8 +134,7 @@ def add_noise(
     else:
         with ThreadPoolExecutor(len(parts)) as pool:
             sound = all(list(pool.map(lambda part: _run(table, flat[part], step, out[part]), parts)))
-    if not sound:
-        raise RuntimeError("internal error: an answer is not an integer below 2^53, no noise was published")
+    _require_sound(sound)
     return out.reshape(exact.shape)
 
 
@@ -139,7 +145,7 @@ def _require_exact_type(exact: NDArray[Any]) -> None:
 
 def _require_sound(sound: bool) -> None:
     if not sound:
-        raise RuntimeError("internal error: an answer is not an integer below 2^53, no noise was published")
+        raise RuntimeError("internal error: an answer is not an integer that is certainly exact, no noise was published")
 
 
 def add_l2_noise(arrays: Sequence[tuple[NDArray[Any], float, float]]) -> list[NDArray[np.float64]]:
@@ -149,9 +155,9 @@ def add_l2_noise(arrays: Sequence[tuple[NDArray[Any], float, float]]) -> list[ND
     epsilon-DP with delta = 0 and epsilon = sqrt(sum of (|d_j|_2 / t_j)^2), with no slack: the likelihood of a noise
     vector falls like exp(-length), where array j is measured in units of t_j. A number gets a standard deviation of
     about t sqrt(m + 1), m being how many there are in all arrays.
-    Edge cases: t lies in [2^-5, 2^56 / sqrt(m + 1)]; empty arrays stay empty; sums beyond 2^62 - 2^53 are cut there
-    (post-processing). An answer that is not an integer below 2^53 in magnitude breaks the caller's proof: nothing is
-    returned.
+    Edge cases: t lies in [2^-5, 2^56 / sqrt(m + 1)]; empty arrays stay empty; sums beyond 2^61 are cut there
+    (post-processing). An answer that is not an integer below 2^53 in magnitude (2^61 in an array of integers) breaks
+    the caller's proof: nothing is returned.
 
     >>> triangle, total = add_l2_noise([(np.zeros((2, 3), np.int64), 40.0, 0.25), (np.zeros(1, np.int64), 9.0, 1.0)])
     >>> triangle.shape, total.shape
@@ -175,7 +181,7 @@ def add_l2_noise(arrays: Sequence[tuple[NDArray[Any], float, float]]) -> list[ND
             part = slice(start, min(start + L2_CHUNK, flat.size))
             fresh = noise[: part.stop - start]
             sampler.draw(length, t, fresh.reshape(1, -1))
-            sound &= bool(_finish(flat[part], fresh, step, result[part]))
+            sound &= _finish(flat[part], fresh, step, result[part])
     _require_sound(sound)
     return out
 
@@ -190,7 +196,7 @@ def _run_l2_rows(exact: NDArray[Any], t: float, step: float, out: NDArray[np.flo
         part = slice(start, min(start + batch, rows))
         fresh = noise[: part.stop - start]
         sampler.draw(sampler.lengths(len(fresh), width), t, fresh)
-        sound &= bool(_finish(exact[part].reshape(-1), fresh.reshape(-1), step, out[part].reshape(-1)))
+        sound &= _finish(exact[part].reshape(-1), fresh.reshape(-1), step, out[part].reshape(-1))
     return sound
 
 

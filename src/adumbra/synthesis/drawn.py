@@ -32,6 +32,9 @@ class DrawnTable:
 
         A table has one cell that loses a count and one that wins it; scores are cut to the ball at both ends of it.
         With the shared rows the first look finds a narrow scale, so that no end of the range falls inside the ball.
+
+        Under zero-out once more with a label, a category and values for empty cells: an emptied row then changes its
+        class and every cell, and costs as much as a replaced one.
         """
         schema = Schema.from_dict({"columns": {"a": {"kind": "number", "low": 0, "high": 1}}})
         shared = tuple({"a": str(0.45 + 0.1 * (i % 2))} for i in range(300))
@@ -41,10 +44,11 @@ class DrawnTable:
             Relation.ZERO_OUT: "a number at the end of its range is emptied",
             Relation.ADD_REMOVE: "a row at the end of the range is there or not",
         }
-        return tuple(
+        single = (
             Challenge(Neighbours(Unit.ROW, relation), schema, one, others.get(relation), why, shared, {"rows": 20})
             for relation, why in whys.items()
         )
+        return (*single, _emptied_into_another_class())
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "label", parse_label(self.label))
@@ -69,3 +73,25 @@ class DrawnTable:
             ("rows drawn", str(self.size(setting)[0])),
             ("classes", str(columns.classes) if columns.groups else "no label: one class"),
         ]
+
+
+def _emptied_into_another_class() -> Challenge:
+    schema = Schema.from_dict(
+        {
+            "columns": {
+                "a": {"kind": "number", "low": 0, "high": 1, "missing": 0},
+                "b": {"kind": "category", "values": ["x", "y", "z"], "missing": "x"},
+                "ill": {"kind": "category", "values": ["no", "yes"], "missing": "no", "role": "label"},
+            }
+        }
+    )
+    one = {"a": "1", "b": "z", "ill": "yes"}
+    return Challenge(
+        Neighbours(Unit.ROW, Relation.ZERO_OUT),
+        schema,
+        one,
+        emptied(one),
+        "an emptied row gets other values in every column, its label among them",
+        tuple({"a": str(0.45 + 0.1 * (i % 2)), "b": "y", "ill": ("no", "yes")[i % 2]} for i in range(300)),
+        {"rows": 20},
+    )
