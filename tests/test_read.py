@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import os
+import shutil
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -219,6 +222,45 @@ def test_standard_input_can_be_read_again(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
     with pytest.raises(InputError, match="empty"):
         open_table("-")
+
+
+def spooled_to(monkeypatch):
+    """The folders that temporary files are made in from here on."""
+    folders, made = [], tempfile.TemporaryFile
+
+    def watched(*arguments, dir=None, **options):  # noqa: A002 - its name in tempfile
+        folders.append(dir)
+        return made(*arguments, dir=dir, **options)
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", watched)
+    monkeypatch.setattr(tempfile, "tempdir", None)  # asked anew, as in a new process
+    return folders
+
+
+def test_standard_input_is_copied_to_the_named_folder_only(tmp_path, monkeypatch):
+    (tmp_path / "mine").mkdir()
+    folders = spooled_to(monkeypatch)
+    for named, wanted in ((str(tmp_path / "mine"), str(tmp_path / "mine")), ("", "/tmp")):
+        monkeypatch.setenv("TMPDIR", named)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(SAMPLE.encode())))
+        assert rows(open_table("-")) == READ
+        assert folders.pop() == wanted
+
+
+@pytest.mark.parametrize("place", ["absent", "file", "full"])
+def test_standard_input_is_never_copied_elsewhere(tmp_path, monkeypatch, place):
+    folders = spooled_to(monkeypatch)
+    (tmp_path / "file").write_text("")
+    (tmp_path / "full").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / place))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(SAMPLE.encode())))
+    if place == "full":
+        monkeypatch.setattr(shutil, "copyfileobj", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "no room")))
+    with pytest.raises(InputError, match="set TMPDIR to a folder"):
+        open_table("-")
+    assert folders == [str(tmp_path / place)]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "full"]
 
 
 class Watched(io.BytesIO):

@@ -6,7 +6,7 @@ that and exits with `exit_code`; no message carries a private value into a relea
 
 from __future__ import annotations
 
-__all__ = ["AdumbraError", "InputError", "Refused"]
+__all__ = ["AdumbraError", "InputError", "Refused", "is_panic"]
 
 
 class AdumbraError(Exception):
@@ -33,3 +33,8 @@ class Refused(AdumbraError):
     """The question was well put and the answer is no: budget exhausted, verification failed (exit code 1)."""
 
     exit_code = 1
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether a library written in Rust gave up: its exception is no `Exception`, and its text may quote cells."""
+    return any(kind.__module__ == "pyo3_runtime" for kind in type(error).__mro__)

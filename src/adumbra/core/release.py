@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
@@ -25,6 +23,7 @@ from pydantic import ValidationError
 
 from adumbra.core.card import UTILITY_FORMAT, Card, UtilityCard
 from adumbra.core.errors import InputError
+from adumbra.core.stored import load_arrays, load_frame
 
 __all__ = ["ReleaseFolder", "UtilityFolder", "open_folder", "read_public_key", "read_signing_key", "sha256", "sign"]
 
@@ -57,8 +56,8 @@ class _Folder:
     def table(self) -> pl.DataFrame:
         """The released rows."""
         try:
-            return pl.read_parquet(self.path / DATA)
-        except (OSError, pl.exceptions.PolarsError):
+            return load_frame(self.path / DATA)
+        except (OSError, ValueError):
             raise InputError(
                 f"a readable {DATA}",
                 f"{self.path}",
@@ -117,9 +116,8 @@ class ReleaseFolder(_Folder):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The public arrays."""
         try:
-            with np.load(self.path / MODEL, allow_pickle=False) as arrays:
-                return {name: arrays[name] for name in arrays.files}
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+            return load_arrays(self.path / MODEL)
+        except (OSError, ValueError):
             raise InputError(
                 f"a readable {MODEL}",
                 f"{self.path}",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from adumbra.core.errors import InputError
 from adumbra.core.randomness import Coins, CoinsLike, PublicSeed
+from adumbra.core.stored import load_arrays, load_frame
 from adumbra.jupa.features import Features, Target
 from adumbra.jupa.promises import Words, words_of
 from adumbra.jupa.ranks import Public
@@ -36,7 +36,8 @@ Progress = Callable[[str, int, int], None]
 FORMAT = "adumbra-jupa/1"
 _MODEL, _ARRAYS, _RECORDS = "model.json", "model.npz", "records.parquet"
 _UNREADABLE = (
-    OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, EOFError, RecursionError, zipfile.BadZipFile,
+    OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError,
+    pl.exceptions.PolarsError,
 )  # fmt: skip
 KNOWN = 0.2
 """Share of records equal to public ones from which on their owner is asked whether they are the same."""
@@ -209,10 +210,9 @@ class JupaModel:
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise InputError(f"a model of format {FORMAT}", f"{path}", "fit it again with this version of adumbra")
         try:
-            with (path / _ARRAYS).open("rb") as file, np.load(file, allow_pickle=False) as stored:
-                arrays = {name: stored[name] for name in stored.files}
+            arrays = load_arrays(path / _ARRAYS)
             recipe = JupaRecipe.from_dict(content["recipe"])
-            records = pl.read_parquet(path / _RECORDS) if recipe.whole else None
+            records = load_frame(path / _RECORDS) if recipe.whole else None
             seed = PublicSeed(bytes.fromhex(content["seed"]["value"]), content["seed"]["origin"])
             model = JupaModel(
                 recipe,
@@ -229,7 +229,7 @@ class JupaModel:
             whole = model.fingerprint() == content["sha256"] and model.promise == content["promise"]
         except InputError:
             raise
-        except (*_UNREADABLE, pl.exceptions.PolarsError):
+        except _UNREADABLE:
             whole = False
         if not whole:
             raise InputError(

@@ -229,6 +229,8 @@ class Ledger:
             yield db
         except sqlite3.Error as error:
             raise _explained(error, self.path, self.patience) from error
+        except UnicodeDecodeError as error:  # SQLite quotes damaged pages in its messages, which then are no text
+            raise InputError("an undamaged ledger", f"{self.path}", "go back to a whole copy of the file") from error
         finally:
             if db is not None:
                 db.close()  # rolls back an open transaction
@@ -320,6 +322,8 @@ def _entry(sequence: int, line: str, digest: str) -> Entry:
         body = json.loads(line)
         common = {key: body.pop(key) for key in ("kind", "table", "time", "version")}
         body.pop("sequence")
+        if not all(isinstance(value, str) for value in common.values()):
+            raise TypeError("kind, table, time and version are text")
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise InputError(
             "a ledger whose lines can be read", f"a damaged line {sequence}", "run `adumbra ledger check`"

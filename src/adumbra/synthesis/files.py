@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adumbra.core.errors import InputError
+from adumbra.core.stored import load_array
 
 __all__ = ["read_matrix"]
 
@@ -18,12 +18,11 @@ def read_matrix(file: Path, option: str, layout: str, remedy: str) -> NDArray[np
     if not file.exists():
         raise InputError(f"a file for {option} that exists", file.name, f"check the path of {option}")
     try:
-        with file.open("rb") as stream:
-            loaded = np.load(stream, allow_pickle=False)
-            if not isinstance(loaded, np.ndarray) or np.iscomplexobj(loaded):
-                raise ValueError
-            matrix = np.asarray(loaded, dtype=np.float64)
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile):
+        loaded = load_array(file)
+        if np.iscomplexobj(loaded):
+            raise ValueError
+        matrix = np.asarray(loaded, dtype=np.float64)
+    except (OSError, ValueError, TypeError):
         raise InputError(f"a .npy file of real numbers, {layout}", file.name, remedy) from None
     if matrix.ndim != 2:
         raise InputError(f"a .npy file of two dimensions, {layout}", f"shape {matrix.shape}", remedy)

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from adumbra.core.errors import InputError
 from adumbra.core.spelling import spelled
-from adumbra.table.table import CellType, Native, Opener, Table, check_names, reading, sliced
+from adumbra.table.arrow import arrow_type, arrow_types, calendar_only, check_arrow, sliced
+from adumbra.table.table import CellType, Native, Opener, Table, check_names, reading
 
 __all__ = ["ArrowTable", "ParquetTable", "give_back", "open_frame"]
 
+_ROWS = 16384
 _CONTAINERS = (list, tuple, dict, set, frozenset, bytes, bytearray, memoryview)
 
 
@@ -58,16 +60,18 @@ class ParquetTable(Table):
     def __init__(self, openers: Sequence[Opener], name: str) -> None:
         self.name = name
         self._openers = openers
-        with reading(name, "Parquet"):
+        with reading(name, "Parquet file"):
             schemas = [self._file(opener).schema_arrow for opener in openers]
-        self.columns = check_names(schemas[0].names, name)
-        self._types = _arrow_types(schemas[0])
-        for position, schema in enumerate(schemas[1:], start=2):
-            check_names(schema.names, name)
-            if _arrow_types(schema) != self._types:
+            names = [schema.names for schema in schemas]  # a damaged name is no text
+            types = [arrow_types(schema) for schema in schemas]
+        self.columns = check_names(names[0], name)
+        self._types = types[0]
+        for position in range(1, len(schemas)):
+            check_names(names[position], name)
+            if types[position] != self._types:
                 raise InputError(
                     "Parquet files with the same columns and types",
-                    f"file {position} (in order of name) differs from the first",
+                    f"file {position + 1} (in order of name) differs from the first",
                     "narrow the pattern, or write the files alike",
                 )
 
@@ -81,19 +85,22 @@ class ParquetTable(Table):
         """Cell type of each column, from the file's own schema."""
         return dict(self._types)
 
-    def _rows(self) -> int:
-        # The footer knows the number, but only reading shows that every page is sound.
-        return sum(batch.num_rows for batch in self._records(None, 16384))
-
     def _records(self, columns: list[str] | None, rows: int) -> Iterator[pa.RecordBatch]:
         for opener in self._openers:
-            with reading(self.name, "Parquet"), self._file(opener) as file:
+            with self._file(opener) as file:
                 for batch in file.iter_batches(batch_size=rows, columns=columns):
+                    check_arrow(batch)
                     yield batch if columns is None else batch.select(columns)
 
+    def _rows(self) -> int:
+        # The footer knows the number, but only reading shows that every page is sound.
+        with reading(self.name, "Parquet file"):
+            return _proved(self._records(None, _ROWS), self._types)
+
     def _batches(self, columns: list[str], rows: int) -> Iterator[pl.DataFrame]:
-        for batch in self._records(columns, rows):
-            yield from sliced(batch, rows)
+        with reading(self.name, "Parquet file"):
+            for batch in self._records(columns, rows):
+                yield from sliced(batch, rows)
 
 
 class ArrowTable(Table):
@@ -102,10 +109,10 @@ class ArrowTable(Table):
     def __init__(self, opener: Opener, name: str) -> None:
         self.name = name
         self._opener = opener
-        with reading(name, "Arrow"):
+        with reading(name, "Arrow file"):
             schema = self._reader().schema
-        self.columns = check_names(schema.names, name)
-        self._types = _arrow_types(schema)
+            names, self._types = schema.names, arrow_types(schema)  # a damaged name is no text
+        self.columns = check_names(names, name)
 
     def _reader(self) -> Any:
         try:
@@ -119,20 +126,23 @@ class ArrowTable(Table):
         return dict(self._types)
 
     def _records(self) -> Iterator[pa.RecordBatch]:
-        with reading(self.name, "Arrow"):
-            reader = self._reader()
-            if isinstance(reader, pa.RecordBatchFileReader):
-                for position in range(reader.num_record_batches):
-                    yield reader.get_batch(position)
-            else:
-                yield from reader
+        reader = self._reader()
+        if isinstance(reader, pa.RecordBatchFileReader):
+            batches = (reader.get_batch(position) for position in range(reader.num_record_batches))
+        else:
+            batches = iter(reader)
+        for batch in batches:
+            check_arrow(batch)
+            yield batch
 
     def _rows(self) -> int:
-        return sum(batch.num_rows for batch in self._records())
+        with reading(self.name, "Arrow file"):
+            return _proved(self._records(), self._types)
 
     def _batches(self, columns: list[str], rows: int) -> Iterator[pl.DataFrame]:
-        for batch in self._records():
-            yield from sliced(batch.select(columns), rows)
+        with reading(self.name, "Arrow file"):
+            for batch in self._records():
+                yield from sliced(batch.select(columns), rows)
 
 
 class _FrameTable(Table):
@@ -147,37 +157,44 @@ class _FrameTable(Table):
         Dates of pandas are text: one cell that is none makes objects of all, and must not decide what is refused.
         """
         if self.native == "pyarrow":
-            return _arrow_types(self._frame.schema)
-        types = _cell_types(self._frame.head(0))
+            return arrow_types(self._frame.schema)
         if self.native == "polars":
+            types = _cell_types(self._frame.head(0))
             return types | {name: "text" for name, dtype in self._frame.schema.items() if dtype == pl.Null}
-        for name in self.columns:
-            column = self._frame[name]
-            if str(column.dtype).startswith("datetime64"):
-                types[name] = "text"
-            if column.dtype == object:
-                types[name] = "other" if any(isinstance(cell, _CONTAINERS) for cell in column) else "text"
-        return types
+        return {name: _pandas_type(self._frame[name]) for name in self.columns}
 
     def _rows(self) -> int:
+        for _ in self._batches(self._unproved(), _ROWS):
+            pass
         return len(self._frame)
 
+    def _unproved(self) -> list[str]:
+        """Columns whose cells might not become a frame: polars keeps its own sound, and so are numbers of numpy."""
+        if self.native == "polars":
+            return []
+        plain = [name for name, kind in self.types.items() if kind != "other"]
+        return plain if self.native == "pyarrow" else [n for n in plain if not _is_numpy_number(self._frame.dtypes[n])]
+
     def _batches(self, columns: list[str], rows: int) -> Iterator[pl.DataFrame]:
-        for start in range(0, len(self._frame), rows):
-            if self.native == "polars":
-                yield self._frame[columns].slice(start, rows)  # select() would take the name "*" for a pattern
-            elif self.native == "pyarrow":
-                yield from sliced(self._frame.select(columns).slice(start, rows), rows)
-            else:
-                # rows first: taking the columns copies them
-                yield _from_pandas(self._frame.iloc[start : start + rows][columns])
+        with reading("the frame", "frame"):
+            for start in range(0, len(self._frame), rows) if columns else ():
+                if self.native == "polars":
+                    # select() would take the name "*" for a pattern
+                    yield calendar_only(self._frame[columns].slice(start, rows))
+                elif self.native == "pyarrow":
+                    part = self._frame.select(columns).slice(start, rows)
+                    check_arrow(part)
+                    yield from sliced(part, rows)
+                else:
+                    # rows first: taking the columns copies them
+                    yield _from_pandas(self._frame.iloc[start : start + rows][columns])
 
     def blocks(self, columns: Sequence[str], rows: int = 16384) -> Iterator[pl.DataFrame | NDArray[Any]]:
         """Arrays where a pandas frame keeps plain numbers, else frames."""
         names = list(columns)
         if self.native != "pandas" or not all(name in self.types for name in names):
             return self.batches(names, rows)
-        if not all(isinstance(kind, np.dtype) and kind.kind in "fiu" for kind in self._frame.dtypes[names]):
+        if not all(_is_numpy_number(kind) for kind in self._frame.dtypes[names]):
             return self.batches(names, rows)
         self.count()
         return (
@@ -197,11 +214,42 @@ def _from_pandas(frame: Any) -> pl.DataFrame:
         column: Any = frame[name]
         # dates too: pandas keeps them as objects once one cell of the column is something else
         if column.dtype == object or str(column.dtype) == "category" or getattr(column.dtype, "kind", "") in "mM":
-            cells = [None if missing else spelled(cell) for cell, missing in zip(column, column.isna(), strict=True)]
+            pairs = zip(_cells(column), column.isna(), strict=True)
+            cells = [None if missing or cell is None else spelled(cell) for cell, missing in pairs]
             columns[name] = pl.Series(name, cells, dtype=pl.String)
         else:
+            if hasattr(column.array, "__arrow_array__"):
+                check_arrow(column.array.__arrow_array__())
             columns[name] = cast(pl.Series, pl.from_pandas(column.reset_index(drop=True)))
     return pl.DataFrame(columns)
+
+
+def _cells(column: Any) -> list[Any]:
+    try:
+        return list(column)
+    except (OverflowError, ValueError):  # a time of an Arrow column outside Python's calendar: that one is missing
+        return [_cell(column, place) for place in range(len(column))]
+
+
+def _cell(column: Any, place: int) -> Any:
+    try:
+        return column.iloc[place]
+    except (OverflowError, ValueError):
+        return None
+
+
+def _is_numpy_number(dtype: Any) -> bool:
+    return isinstance(dtype, np.dtype) and dtype.kind in "fiu"
+
+
+def _pandas_type(column: Any) -> CellType:
+    if column.dtype == object:
+        return "other" if any(isinstance(cell, _CONTAINERS) for cell in column) else "text"
+    if str(column.dtype).startswith("datetime64"):
+        return "text"
+    if hasattr(column.dtype, "pyarrow_dtype"):
+        return arrow_type(column.dtype.pyarrow_dtype)
+    return next(iter(_cell_types(column.head(0).to_frame()).values()))
 
 
 def _cell_types(empty: Any) -> dict[str, CellType]:
@@ -221,15 +269,12 @@ def _cell_type(dtype: Any) -> CellType:
     return "other"
 
 
-def _arrow_types(schema: pa.Schema) -> dict[str, CellType]:
-    types = _cell_types(schema.empty_table())
-    for entry in schema:
-        if pa.types.is_null(entry.type):  # nothing but missing cells
-            types[entry.name] = "text"
-        elif pa.types.is_dictionary(entry.type) and not _is_text(entry.type.value_type):
-            types[entry.name] = "other"
-    return types
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+def _proved(records: Iterator[pa.RecordBatch], types: dict[str, CellType]) -> int:
+    """Number of rows, after every batch was turned into frames as it will be later."""
+    total = 0
+    plain = [name for name, kind in types.items() if kind != "other"]
+    for batch in records:
+        total += batch.num_rows
+        for _ in sliced(batch.select(plain), _ROWS):
+            pass
+    return total

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import shutil
 import sys
 import tempfile
@@ -47,6 +48,8 @@ def open_table(source: Any, *, delimiter: str | None = None) -> Table:
         return MatrixTable(source) if isinstance(source, np.ndarray) else open_frame(source)
     path = Path(source)
     if str(source) == "-":
+        if sys.stdin is None:  # closed by the caller
+            raise empty_file("the input")
         return _open_spooled(sys.stdin.buffer, delimiter)
     if any(mark in str(source) for mark in "*?[") and not _exists(path):
         return _open_glob(path)
@@ -86,13 +89,25 @@ def _check_readable(path: Path) -> None:
 
 
 def _open_spooled(stream: Any, delimiter: str | None) -> Table:
-    """Copy a stream once to an unlinked temporary file, so that it can be read again."""
-    with tempfile.TemporaryFile() as spool:
-        shutil.copyfileobj(stream, spool, 2**20)
-        spool.flush()
-        if spool.tell() == 0:
-            raise empty_file("the input")
-        view = mmap.mmap(spool.fileno(), 0, access=mmap.ACCESS_READ)
+    """Copy a stream once to an unlinked temporary file, so that it can be read again.
+
+    The copy holds the private table. It goes into the folder that was named for such files and into no other: Python
+    itself would go on to other folders, the current one at last.
+    """
+    folder = os.environ.get("TMPDIR") or (tempfile.gettempdir() if os.name == "nt" else "/tmp")
+    try:
+        with tempfile.TemporaryFile(dir=folder) as spool:
+            shutil.copyfileobj(stream, spool, 2**20)
+            spool.flush()
+            if spool.tell() == 0:
+                raise empty_file("the input")
+            view = mmap.mmap(spool.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise InputError(
+            "a folder with room for a copy of the input",
+            f"{folder}: {error.strerror or type(error).__name__}",
+            "set TMPDIR to a folder for private temporary files, or give a file instead of a stream",
+        ) from None
     suffix = next((s for magic, s in _MAGIC.items() if view[: len(magic)] == magic), ".csv")
     return _open_file(lambda: pa.BufferReader(pa.py_buffer(view)), "table" + suffix, delimiter)
 

@@ -18,9 +18,9 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from adumbra.core.errors import InputError
+from adumbra.core.errors import InputError, is_panic
 
-__all__ = ["CellType", "Native", "Opener", "Table", "check_names", "empty_file", "reading", "sliced"]
+__all__ = ["CellType", "Native", "Opener", "Table", "check_names", "empty_file", "reading"]
 
 Native = Literal["polars", "pandas", "pyarrow"]
 CellType = Literal["text", "number", "boolean", "time", "other"]
@@ -73,7 +73,17 @@ class Table(ABC):
                     'write role = "drop" for it in the schema, or convert it',
                 )
         self.count()
-        return self._batches(list(columns), rows)
+        return self._unchanged(list(columns), rows)
+
+    def _unchanged(self, columns: list[str], rows: int) -> Iterator[pl.DataFrame]:
+        try:
+            yield from self._batches(columns, rows)
+        except InputError:  # it was sound when it was counted
+            raise InputError(
+                f"{self.name} as it was when its rows were counted",
+                "something that no longer reads",
+                "the table changed while it was read; keep it still and start again",
+            ) from None
 
     def blocks(self, columns: Sequence[str], rows: int = 16384) -> Iterator[pl.DataFrame | NDArray[Any]]:
         """The same for encoding: frames, or arrays of those columns where a table holds its numbers in arrays."""
@@ -100,19 +110,24 @@ def check_names(names: Sequence[object], name: str) -> tuple[str, ...]:
 
 @contextmanager
 def reading(name: str, what: str) -> Iterator[None]:
-    """Turn a reader's error, whose text may quote cells, into ours, which does not."""
+    """Turn a reader's error, whose text may quote cells, into ours, which does not. `what` is read, and called `name`."""
+    damaged = InputError(f"a readable {what}", f"{name} is damaged or cut short", "write it again")
     try:
         yield
-    except (pa.ArrowException, OSError, ValueError, EOFError):
-        raise InputError(f"a readable {what} file", f"{name} is damaged or cut short", "write it again") from None
+    except MemoryError:
+        raise InputError(
+            f"{what} whose parts fit into memory",
+            f"a part of {name} that does not, or a damaged length",
+            "write it again in smaller parts (batches, row groups)",
+        ) from None
+    except (pa.ArrowException, pl.exceptions.PolarsError, OSError, ValueError, EOFError):
+        raise damaged from None
+    except BaseException as error:
+        if is_panic(error):
+            raise damaged from None
+        raise
 
 
 def empty_file(name: str) -> InputError:
     """The error for a file or stream without a byte."""
     return InputError("a table with a header and rows", f"{name} is empty", "give a file with data")
-
-
-def sliced(batch: pa.RecordBatch | pa.Table, rows: int) -> Iterator[pl.DataFrame]:
-    """The batch as frames of at most `rows` rows."""
-    for start in range(0, batch.num_rows, rows):
-        yield cast(pl.DataFrame, pl.from_arrow(batch.slice(start, rows)))

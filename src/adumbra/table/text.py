@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from adumbra.core.errors import InputError
-from adumbra.table.table import CellType, Opener, Table, check_names, empty_file, reading, sliced
+from adumbra.table.arrow import sliced
+from adumbra.table.table import CellType, Opener, Table, check_names, empty_file, reading
 
 __all__ = ["TextTable"]
 
@@ -124,7 +125,7 @@ class TextTable(Table):
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
-            with reading(self.name, "text" if self._packing is None else f"{self._packing} text"):
+            with reading(self.name, "text file" if self._packing is None else f"{self._packing} text file"):
                 try:
                     yield
                 except UnicodeDecodeError:
