@@ -15,9 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import adumbra as ad
-from adumbra.card_text import card_markdown
+from adumbra.core.card_text import card_markdown
 from adumbra.core.card import Card
-from adumbra.core.release import ReleaseFolder, read_public_key, read_signing_key
+from adumbra.core.release import ReleaseFolder
+from adumbra.core.signature import read_public_key, read_signing_key, sign
 from tests.conftest import SCHEMA, TABLE, Home
 
 # Private cells that are as easy to find as can be; none of them is in the schema.
@@ -283,8 +284,6 @@ def test_a_signature_binds_the_card_to_the_key(signed: ReleaseFolder) -> None:
 
 
 def test_a_forger_who_signs_anew_is_found_by_the_key(signed: ReleaseFolder) -> None:
-    from adumbra.core.release import sign
-
     card = signed.path / "card.json"
     card.write_bytes(card.read_bytes().replace(b'"epsilon": 1.0', b'"epsilon": 0.1'))
     (signed.path / "card.sig").write_text(sign(card.read_bytes(), read_signing_key("other")))

@@ -17,6 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from adumbra.core.errors import InputError
+from adumbra.core.files import remove_leftovers
 from adumbra.core.randomness import Coins, CoinsLike, PublicSeed
 from adumbra.jupa.features import Features, Target
 from adumbra.jupa.promises import Words, words_of
@@ -191,6 +192,7 @@ class JupaModel:
     def load(folder: str | Path) -> JupaModel:
         """Read a model back; it holds no code and no pickles."""
         path = Path(folder)
+        remove_leftovers(path.absolute().parent)
         try:
             content = json.loads((path / _MODEL).read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
