@@ -22,8 +22,8 @@ from adumbra.core.randomness import PublicSeed
 from adumbra.core.schema import Schema
 from adumbra.core.signature import read_signing_key
 from adumbra.core.space import GRID
-from adumbra.core.spreadsheet import Csv
 from adumbra.core.sums import Gram, symmetric
+from adumbra.core.tabular import Csv, csv_form
 from adumbra.core.validation import at_least, one_of
 from adumbra.linalg.spectrum import leading
 from adumbra.privacy.ledger import Ledger
@@ -76,12 +76,13 @@ def release(
     >>> done.verify()
     []
     """
+    form = csv_form(csv)
     job = _job(table, schema, mechanism, budget, seed, row_bound, name)
     folder, _ = pipeline.release(
         job,
         None if out is None else Path(out),
         ledger=ledger,
-        csv=csv,
+        csv=form,
         signing_key=None if signing_key is None else read_signing_key(signing_key),
     )
     return Release(folder, job.table.native, temporary=out is None)

@@ -35,8 +35,8 @@ from adumbra.core.release import ReleaseFolder
 from adumbra.core.rows import PrivateRows
 from adumbra.core.schema import Schema
 from adumbra.core.space import Space
-from adumbra.core.spreadsheet import Csv
 from adumbra.core.sums import RowsAndGram
+from adumbra.core.tabular import Csv
 from adumbra.core.validation import positive
 from adumbra.privacy.ledger import Ledger
 from adumbra.privacy.meter import Calibration, Meter, calibrated, check_countable, preview_sd

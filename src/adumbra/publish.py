@@ -35,7 +35,7 @@ from adumbra.core.schema import Schema
 from adumbra.core.shown import shown_json
 from adumbra.core.signature import sign
 from adumbra.core.space import GRID
-from adumbra.core.spreadsheet import Csv, write_csv
+from adumbra.core.tabular import Csv, write_csv
 from adumbra.privacy.accounting import epsilon_of, mu_of
 from adumbra.privacy.meter import Calibration
 from adumbra.table.encode import decode_cells

@@ -290,7 +290,7 @@ def reconstruct(
 
 
 def _write(ctx: typer.Context, frame: pl.DataFrame, out: Path, json: bool, *, private: bool = False) -> None:
-    from adumbra.core.spreadsheet import FORMULA_SAFE, write_csv
+    from adumbra.core.tabular import FORMULA_SAFE, write_csv, write_parquet
 
     if os.path.lexists(out) or out.suffix not in (".csv", ".parquet"):
         raise InputError("a new .csv or .parquet file", f"{out}", "choose another --out")
@@ -298,7 +298,7 @@ def _write(ctx: typer.Context, frame: pl.DataFrame, out: Path, json: bool, *, pr
         if out.suffix == ".csv":
             write_csv(frame, file, FORMULA_SAFE if ctx.obj.formula_safe else True)
         else:
-            frame.write_parquet(file)
+            write_parquet(frame, file)
     if json:
         emit_json({"out": str(out), "rows": len(frame)})
     note(f"{len(frame)} rows written to {out}")

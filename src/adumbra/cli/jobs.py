@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from adumbra.core.spreadsheet import Csv
+    from adumbra.core.tabular import Csv
     from adumbra.pipeline import Job, OwnerNotes
 
 __all__ = [
@@ -330,7 +330,7 @@ def release(
 
 def csv_of(csv: bool, formula_safe: bool) -> Csv:
     """What is to be written besides Parquet."""
-    from adumbra.core.spreadsheet import FORMULA_SAFE
+    from adumbra.core.tabular import FORMULA_SAFE
 
     if formula_safe and not csv:
         raise InputError("--formula-safe with --csv", "--formula-safe alone", "add --csv, or leave it out")

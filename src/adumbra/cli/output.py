@@ -129,7 +129,7 @@ def print_frame(frame: pl.DataFrame, as_json: bool, *, formula_safe: bool = Fals
         if len(frame) > len(first):
             note(f"({len(frame) - len(first)} more rows: pipe the output or use --json to get them all)")
     else:
-        from adumbra.core.spreadsheet import FORMULA_SAFE, write_csv
+        from adumbra.core.tabular import FORMULA_SAFE, write_csv
 
         page = io.BytesIO()
         write_csv(frame, page, FORMULA_SAFE if formula_safe else True)

@@ -229,6 +229,7 @@ def reference(
     """PUBLIC records in the coordinates of the release, unprotected, with their labels: what a service trains on."""
     import polars as pl
 
+    from adumbra.core.tabular import write_parquet
     from adumbra.jupa.model import JupaModel
     from adumbra.table.read import open_table
 
@@ -241,7 +242,7 @@ def reference(
     labels = [name for name in (*fitted.utility.columns, *fitted.privacy.columns) if name in frame.columns]
     found = pl.DataFrame({name: plain[:, i] for i, name in enumerate(fitted.columns)}).hstack(frame[labels])
     with new_file(out) as file:
-        found.write_parquet(file)
+        write_parquet(found, file)
     if json:
         emit_json({"out": str(out), "records": found.height, "columns": found.columns})
     note(f"{found.height} records written to {out}: nothing about them is protected")

@@ -173,12 +173,16 @@ class _Folder:
     def _page(self) -> str:
         """Whether card.md is what this version makes of card.json. Another version may have put it otherwise."""
         try:
-            with open_regular(self.path / CARD_TEXT) as file:
-                same = file.read(_MOST_CARD) == page_of(self.card).encode("utf-8", "surrogatepass")
-        except (OSError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError):
-            same = False
-        if same:
-            return _MATCHES
+            page = _content(self.path / CARD_TEXT, _MOST_CARD)
+        except OSError:
+            page = None
+        if page is None or hashlib.sha256(page).hexdigest() != self.card.files.get(CARD_TEXT):
+            return "not checked: it is not the file that the card lists"
+        try:
+            if page == page_of(self.card).encode():
+                return _MATCHES
+        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError):
+            pass  # a card that no page can be made from was not written by this library
         same_version = self.card.library == f"adumbra {version('adumbra')}"
         return _DIFFERS if same_version else f"not checked: written by {shown(self.card.library)}"
 

@@ -75,7 +75,7 @@ def check_signature(content: bytes, card: bytes, keys: PublicKeys | None) -> Sig
     except (ValueError, KeyError, TypeError, RecursionError):
         return "card.sig does not read as a signature"
     if _binds_nobody(raw):
-        return "card.sig carries a key of small order, which signs anything for anybody"
+        return "card.sig carries a key that binds nobody (of small order, or wrongly written)"
     candidates: Sequence[tuple[str | None, Ed25519PublicKey]] = [(None, carried)] if keys is None else [*keys.items()]
     for name, key in candidates:
         try:
@@ -153,7 +153,7 @@ def _binding(key: Ed25519PublicKey, name: str) -> Ed25519PublicKey:
     if _binds_nobody(_raw(key)):
         raise InputError(
             "a public key that somebody holds the private key of",
-            f"{name}, a point of small order: anybody can sign for it",
+            f"{name}, of small order or wrongly written: anybody can sign for it",
             "ask the signer for FILE.pub of adumbra keygen",
         )
     return key

@@ -21,7 +21,7 @@ from adumbra.core.randomness import Coins
 from adumbra.core.references import JUPA, RANDOMISED_RESPONSE
 from adumbra.core.release import DATA, DATA_CSV, ReleaseFolder, UtilityFolder
 from adumbra.core.signature import read_signing_key
-from adumbra.core.spreadsheet import Csv, write_csv
+from adumbra.core.tabular import Csv, csv_form, write_csv, write_parquet
 from adumbra.jupa import local
 from adumbra.jupa.model import JupaModel, batches_of
 from adumbra.privacy.ledger import Ledger
@@ -60,6 +60,7 @@ def apply_jupa(
     """
     fitted = model if isinstance(model, JupaModel) else JupaModel.load(model)
     say = progress or _silent
+    csv = csv_form(csv)
     key = None if signing_key is None else read_signing_key(signing_key)
     if out is not None:
         check_target(Path(out))
@@ -94,7 +95,8 @@ def apply_jupa(
                     f"none of {total}",
                     "fit again with another --bandwidth or --most-steps, or with --keep-unreached; or use resample",
                 )
-            found.write_parquet(folder / DATA)
+            with (folder / DATA).open("wb") as parquet:
+                write_parquet(found, parquet)
             if csv:
                 with (folder / DATA_CSV).open("wb") as text:
                     write_csv(found, text, csv)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from adumbra.core.errors import InputError
 from adumbra.core.files import remove_leftovers
 from adumbra.core.randomness import Coins, CoinsLike, PublicSeed
+from adumbra.core.tabular import write_parquet
 from adumbra.jupa.features import Features, Target
 from adumbra.jupa.promises import Words, words_of
 from adumbra.jupa.ranks import Public
@@ -182,7 +183,8 @@ class JupaModel:
                 "sha256": self.fingerprint(),
             }
             if self.records is not None:
-                self.records.write_parquet(partial / _RECORDS)
+                with (partial / _RECORDS).open("wb") as file:
+                    write_parquet(self.records, file)
             text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
             (partial / _MODEL).write_text(text, encoding="utf-8")
             check_target(place)

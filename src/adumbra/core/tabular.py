@@ -1,4 +1,4 @@
-"""CSV as it is, or such that no spreadsheet takes its text for a formula.
+"""Frames as files: Parquet, CSV as it is, or CSV such that no spreadsheet takes its text for a formula.
 
 A spreadsheet runs a cell that begins with =, +, -, @, a tab or a line break. Names of columns and values of categories
 come from the schema, hence from its owner; whoever opens the file of somebody else in a spreadsheet may ask for a form
@@ -8,6 +8,7 @@ in which such text begins with an apostrophe. Numbers stay as they are.
 from __future__ import annotations
 
 import csv as text_csv
+import errno
 import io
 from typing import BinaryIO, Literal
 
@@ -15,7 +16,7 @@ import polars as pl
 
 from adumbra.core.errors import InputError
 
-__all__ = ["FORMULA_SAFE", "Csv", "csv_form", "formula_safe", "write_csv"]
+__all__ = ["FORMULA_SAFE", "Csv", "csv_form", "formula_safe", "write_csv", "write_parquet"]
 
 Csv = bool | Literal["formula-safe"]
 """No CSV, CSV as it is, or one for spreadsheets."""
@@ -50,7 +51,7 @@ def formula_safe(text: pl.Series) -> pl.Series:
 
 def write_csv(frame: pl.DataFrame, file: BinaryIO | io.BytesIO, form: Csv = True, *, header: bool = True) -> None:
     """Write rows as CSV, in the form asked for."""
-    if csv_form(form) != FORMULA_SAFE:
+    if form != FORMULA_SAFE:
         frame.write_csv(file, include_header=header)
         return
     if header:  # apart from the rows: two names may be the same after an apostrophe was put before one
@@ -62,3 +63,11 @@ def write_csv(frame: pl.DataFrame, file: BinaryIO | io.BytesIO, form: Csv = True
     texts = [c for c in frame.get_columns() if c.dtype in (pl.String, pl.Categorical, pl.Enum)]
     # Text is quoted: else a separator that only some spreadsheets know could begin a cell in its middle.
     frame.with_columns(formula_safe(c) for c in texts).write_csv(file, include_header=False, quote_style="non_numeric")
+
+
+def write_parquet(frame: pl.DataFrame, file: BinaryIO) -> None:
+    """Write rows as Parquet; a disk that is full is an OSError, as anywhere else."""
+    try:
+        frame.write_parquet(file)
+    except pl.exceptions.PolarsError:
+        raise OSError(errno.EIO, "writing stopped: is the disk full?") from None
