@@ -318,9 +318,9 @@ def test_formula_safe_csv_of_releases_and_answers(cli: Cli, home: Home) -> None:
     quoted = ", ".join(json.dumps(text) for text in ("=1+1", "@x", "b"))
     home.write(
         "s.toml",
-        f'[columns."-c"]\nkind = "category"\nvalues = [{quoted}]\n[columns.n]\nkind="number"\nlow=-1\nhigh=1\n',
+        f'[columns."-c"]\nkind = "category"\nvalues = [{quoted}]\n[columns.n]\nkind="number"\nlow=-3\nhigh=-1\n',
     )
-    home.write("t.csv", "-c,n\n=1+1,-1\n@x,0\nb,1\n")
+    home.write("t.csv", "-c,n\n=1+1,-1\n@x,-2\nb,-3\n")
     job = ("release", "t.csv", *JOB, "--mechanism", "tables", "--rows", "200", "--csv")
     assert cli(*job, "--formula-safe", "--out", "safe").code == 0
     assert cli(*job, "--out", "plain").code == 0

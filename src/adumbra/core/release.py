@@ -118,7 +118,7 @@ class _Folder:
         """The released rows."""
         try:
             open_regular(self.path / DATA).close()
-            return pl.read_parquet(self.path / DATA)
+            return pl.read_parquet(self.path / DATA, glob=False)  # a folder may be called a[b]
         except (OSError, pl.exceptions.PolarsError):
             raise InputError(
                 f"a readable {DATA}",

@@ -205,7 +205,7 @@ class JupaModel:
             with (path / _ARRAYS).open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 arrays = {name: stored[name] for name in stored.files}
             recipe = JupaRecipe.from_dict(content["recipe"])
-            records = pl.read_parquet(path / _RECORDS) if recipe.whole else None
+            records = pl.read_parquet(path / _RECORDS, glob=False) if recipe.whole else None
             seed = PublicSeed(bytes.fromhex(content["seed"]["value"]), content["seed"]["origin"])
             model = JupaModel(
                 recipe,
