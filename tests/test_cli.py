@@ -238,13 +238,13 @@ def test_signing(cli: Cli, home: Home) -> None:
     assert (home.path / "mine").stat().st_mode & 0o777 == 0o600
     assert json.loads(cli("keygen", "other", "--json").out)["public_key"] == "other.pub"
     release(cli, "r", "--sign", "mine")
-    assert "not signed" not in cli("verify", "r").out
-    assert "signed by the key given" in cli("verify", "r", "--public-key", "mine.pub").out
+    assert "valid for the key it carries" in cli("verify", "r").out
+    assert "valid for the key given" in cli("verify", "r", "--public-key", "mine.pub").out
     wrong = cli("verify", "r", "--public-key", "other.pub", "--json")
     assert wrong.code == 1
     assert json.loads(wrong.out)["verified"] is False
     release(cli, "unsigned")
-    assert "not signed" in cli("verify", "unsigned").out
+    assert "signature: none" in cli("verify", "unsigned").out
     assert cli("verify", "unsigned", "--public-key", "mine.pub").code == 1
     for bad in (("--sign", "mine.pub"), ("--sign", "absent"), ("--sign", "t.csv")):
         assert cli("release", "t.csv", *JOB, "--out", "x", *bad).code == 2
@@ -264,7 +264,8 @@ def test_half_a_key_pair_is_not_left(cli: Cli, home: Home) -> None:
 def test_verify_refuses_a_changed_folder(cli: Cli, home: Home) -> None:
     release(cli, "r")
     assert json.loads(cli("verify", "r", "--json").out) == {
-        "folder": "r", "verified": True, "signed": False, "problems": []
+        "folder": "r", "verified": True, "files": 3, "page": "matches", "signed": False, "fingerprint": None,
+        "signer": None, "signer_proved": False, "problems": []
     }  # fmt: skip
     with (home.path / "r" / "data.parquet").open("ab") as file:
         file.write(b"x")

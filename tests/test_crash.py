@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import adumbra
+from adumbra.core.files import hold
 from adumbra.core.guarantee import Neighbours
 from adumbra.core.release import ReleaseFolder
 from adumbra.privacy.ledger import Ledger
@@ -77,14 +78,12 @@ def test_several_looks_are_charged_together_or_not_at_all(home: Home, point: str
 
 def test_a_living_neighbour_is_not_tidied_away(cli: Cli, home: Home) -> None:
     """Two releases to one place: the folder of a running process is no leftover."""
-    from adumbra.publish import _lock
-
-    running = home.path / ".r.abc.partial"
-    dead = home.path / ".r.def.partial"
+    running = home.path / ".r.0123abcd.partial"
+    dead = home.path / ".r.4567ef89.partial"
     for folder in (running, dead):
         folder.mkdir()
         (folder / "data.parquet").write_bytes(b"x")
-    lock = _lock(running)
+    lock = hold(running)
     assert lock is not None
     assert cli(*JOB, "--out", "r").code == 0
     assert running.exists()

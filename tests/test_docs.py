@@ -317,7 +317,7 @@ def test_the_card_of_the_readme_is_the_one_the_demo_prints(home):
     train = table.filter(table["row"] % demo.HELD_OUT > 0).drop("row")
     schema = adumbra.Schema.from_dict(tomllib.loads(demo.schema_text(train.height)))
     card = adumbra.release(train, schema, adumbra.Auto(rows=10_000), adumbra.Budget(1.0)).card
-    from adumbra.card_text import card_markdown
+    from adumbra.core.card_text import card_markdown
 
     printed = " ".join(re.sub(r"^> ?", "", card_markdown(card), flags=re.MULTILINE).split())
     quoted = [line.removeprefix("> ") for line in text("README.md").splitlines() if line.startswith("> ")]

@@ -1224,6 +1224,7 @@ def test_a_signature_covers_the_card(model_of, tmp_path):
     key = Ed25519PrivateKey.from_private_bytes(b"k" * 32)
     form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     (tmp_path / "key").write_bytes(key.private_bytes(*form))
+    (tmp_path / "key").chmod(0o600)
     folder = apply_jupa(model_of("coarse"), BLIND, tmp_path / "out", signing_key=tmp_path / "key")
     assert folder.signed
     assert folder.verify(key.public_key()) == []

@@ -19,10 +19,11 @@ from adumbra.core.errors import InputError
 from adumbra.core.guarantee import Budget
 from adumbra.core.mechanism import Chooser, Mechanism
 from adumbra.core.randomness import PublicSeed
-from adumbra.core.release import read_signing_key
 from adumbra.core.schema import Schema
+from adumbra.core.signature import read_signing_key
 from adumbra.core.space import GRID
 from adumbra.core.sums import Gram, symmetric
+from adumbra.core.tabular import Csv, csv_form
 from adumbra.core.validation import at_least, one_of
 from adumbra.linalg.spectrum import leading
 from adumbra.privacy.ledger import Ledger
@@ -51,7 +52,7 @@ def release(
     seed: PublicSeed | None = None,
     row_bound: float | None = None,
     name: str | None = None,
-    csv: bool = False,
+    csv: Csv = False,
     signing_key: str | Path | None = None,
 ) -> Release:
     """Release a table privately.
@@ -61,7 +62,8 @@ def release(
 
     Edge cases: bad input raises `InputError` and spends nothing; a full budget raises `Refused` and spends nothing.
     `table` is a pandas, polars or pyarrow frame or a path; `release.table` comes back in the same library. `out`
-    writes the folder at once, otherwise `Release.save` does. A `mechanism` that chooses (`Auto`) does so from public
+    writes the folder at once, otherwise `Release.save` does; `csv` adds data.csv, and "formula-safe" one whose text no
+    spreadsheet takes for a formula. A `mechanism` that chooses (`Auto`) does so from public
     facts, before anything is charged; the card names the mechanism it chose and says why.
 
     >>> import polars as pl
@@ -74,12 +76,13 @@ def release(
     >>> done.verify()
     []
     """
+    form = csv_form(csv)
     job = _job(table, schema, mechanism, budget, seed, row_bound, name)
     folder, _ = pipeline.release(
         job,
         None if out is None else Path(out),
         ledger=ledger,
-        csv=csv,
+        csv=form,
         signing_key=None if signing_key is None else read_signing_key(signing_key),
     )
     return Release(folder, job.table.native, temporary=out is None)

@@ -36,6 +36,7 @@ from adumbra.core.rows import PrivateRows
 from adumbra.core.schema import Schema
 from adumbra.core.space import Space
 from adumbra.core.sums import RowsAndGram
+from adumbra.core.tabular import Csv
 from adumbra.core.validation import positive
 from adumbra.privacy.ledger import Ledger
 from adumbra.privacy.meter import Calibration, Meter, calibrated, check_countable, preview_sd
@@ -187,7 +188,7 @@ def release(
     out: Path | None,
     *,
     ledger: Ledger | None = None,
-    csv: bool = False,
+    csv: Csv = False,
     signing_key: Ed25519PrivateKey | None = None,
     progress: Progress = _silent,
 ) -> tuple[ReleaseFolder, OwnerNotes]:

@@ -8,41 +8,39 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import glob
 import os
-import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from pydantic import BaseModel
 
-from adumbra.card_text import card_markdown
-from adumbra.core.card import Card, CardNoise, CardSeed, sentence
+from adumbra.core.card import Card, CardNoise, CardSeed, UtilityCard, sentence
 from adumbra.core.checkpoint import checkpoint
 from adumbra.core.column import Value
 from adumbra.core.errors import InputError
 from adumbra.core.events import Event
+from adumbra.core.files import claim_folder, partial_beside, sync
 from adumbra.core.guarantee import Neighbours, Promise, Unit
 from adumbra.core.mechanism import Draft, Mechanism, Setting
-from adumbra.core.release import CARD, CARD_TEXT, DATA, DATA_CSV, MODEL, SIGNATURE, sha256, sign
+from adumbra.core.release import CARD, CARD_TEXT, DATA, DATA_CSV, MODEL, SIGNATURE, page_of, sha256
 from adumbra.core.schema import Schema
+from adumbra.core.shown import shown_json
+from adumbra.core.signature import sign
 from adumbra.core.space import GRID
+from adumbra.core.tabular import Csv, write_csv
 from adumbra.privacy.accounting import epsilon_of, mu_of
 from adumbra.privacy.meter import Calibration
 from adumbra.table.encode import decode_cells
 
 __all__ = ["Facts", "Publication", "check_target", "costs_of", "publish", "seal", "staged"]
-
-_PARTIAL = ".partial"
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +67,7 @@ class Publication:
     """A release being written, in its temporary folder."""
 
     def __init__(
-        self, folder: Path, target: Path, facts: Facts, csv: bool, signing_key: Ed25519PrivateKey | None
+        self, folder: Path, target: Path, facts: Facts, csv: Csv, signing_key: Ed25519PrivateKey | None
     ) -> None:
         self._folder = folder
         self._target = target
@@ -98,7 +96,7 @@ class Publication:
                 # a table is one row group, written out; write_batch would hold a million rows back in memory
                 parquet.write_table(table)
                 if text is not None:
-                    frame.write_csv(text, include_header=self.written == 0)
+                    write_csv(frame, text, self._csv, header=self.written == 0)
                 self.written += frame.height
                 checkpoint("measured a batch")
                 yield self.written
@@ -127,34 +125,28 @@ class Publication:
         for name, picture in draft.pictures.items():
             (self._folder / name).write_text(picture(), encoding="utf-8")
         card = _card(self._facts, measured, draft, self.written)
-        seal(self._folder, self._target, card, card_markdown, self._signing_key)
+        seal(self._folder, self._target, card, self._signing_key)
 
 
-AnyCard = TypeVar("AnyCard", bound=BaseModel)
-
-
-def seal(
-    folder: Path,
-    target: Path,
-    card: AnyCard,
-    markdown: Callable[[AnyCard], str],
-    signing_key: Ed25519PrivateKey | None,
-) -> None:
+def seal(folder: Path, target: Path, card: Card | UtilityCard, signing_key: Ed25519PrivateKey | None) -> None:
     """Write the card with the hash of every file, sign it, and rename the temporary folder into place."""
     files = {p.name: sha256(p) for p in sorted(folder.iterdir())}
-    (folder / CARD_TEXT).write_text(markdown(card.model_copy(update={"files": files})), encoding="utf-8")
+    # as a reader will find it, so that the page made from it there is the same
+    read_back = type(card).model_validate_json(card.model_dump_json())
+    page = page_of(read_back.model_copy(update={"files": files}))
+    (folder / CARD_TEXT).write_bytes(page.encode())
     files[CARD_TEXT] = sha256(folder / CARD_TEXT)
-    text = (card.model_copy(update={"files": files}).model_dump_json(indent=2) + "\n").encode()
+    text = (shown_json(read_back.model_copy(update={"files": files}).model_dump_json(indent=2)) + "\n").encode()
     (folder / CARD).write_bytes(text)
     if signing_key is not None:
         (folder / SIGNATURE).write_text(sign(text, signing_key), encoding="utf-8")
     for file in (*folder.iterdir(), folder):
-        _sync(file)
+        sync(file)
     checkpoint("before the rename")
     check_target(target)
     folder.rename(target)
     with contextlib.suppress(OSError):  # the release is there; only a power cut now could lose its name
-        _sync(target.parent)
+        sync(target.parent)
 
 
 def _worded(part: np.ndarray[Any, Any], words: Sequence[Value] | None) -> pl.Series:
@@ -176,7 +168,7 @@ def check_target(target: Path) -> None:
 
 @contextlib.contextmanager
 def publish(
-    target: Path, facts: Facts, *, numbers: int, csv: bool, signing_key: Ed25519PrivateKey | None
+    target: Path, facts: Facts, *, numbers: int, csv: Csv, signing_key: Ed25519PrivateKey | None
 ) -> Iterator[Publication]:
     """A release being written; see `staged`."""
     with staged(target, numbers=numbers, csv=csv) as (folder, place):
@@ -184,20 +176,23 @@ def publish(
 
 
 @contextlib.contextmanager
-def staged(target: Path, *, numbers: int, csv: bool) -> Iterator[tuple[Path, Path]]:
+def staged(target: Path, *, numbers: int, csv: Csv) -> Iterator[tuple[Path, Path]]:
     """Open the temporary folder; on any failure remove it, so that no half release is left.
 
     `numbers` is how many values will be written: a disk that cannot hold them is refused before any charge. A
-    process that is killed cannot clean up; the next release to the same place removes what it left.
+    process that is killed cannot clean up; the next command that works in the same place removes what it left.
     """
     check_target(target)
     target = target.absolute()
     new_parents = [parent for parent in target.parents if not parent.exists()]
     # Named before it is made: an interrupt at any moment finds its name here and removes it.
-    folder = target.with_name(f".{target.name}.{secrets.token_hex(4)}{_PARTIAL}")
+    folder = partial_beside(target)
     lock = None
     try:
-        lock = _claim(folder)
+        try:
+            lock = claim_folder(folder)
+        except OSError as error:
+            raise _no_place(folder.parent, error) from None
         needed = numbers * (34 if csv else 9) + (1 << 16)
         free = shutil.disk_usage(folder).free
         if free < needed:
@@ -222,57 +217,11 @@ def staged(target: Path, *, numbers: int, csv: bool) -> Iterator[tuple[Path, Pat
             os.close(lock)
 
 
-def _claim(folder: Path) -> int | None:
-    """Make the temporary folder, after tidying up behind killed processes; returns the lock that says we live."""
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(folder)
-        for _ in range(3):
-            folder.mkdir(exist_ok=True)
-            folder.chmod(0o755)
-            lock = _lock(folder)
-            if lock is not None and folder.exists():
-                return lock
-            # Another process took it for a leftover in this very moment, or this file system has no locks.
-            if lock is not None:
-                os.close(lock)
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise _no_place(folder.parent, error) from None
-    return None
-
-
 def _remove_empty(folders: Sequence[Path]) -> None:
     """Take back folders made on the way, innermost first, as far as nothing was put in them."""
     with contextlib.suppress(OSError):
         for folder in folders:
             folder.rmdir()
-
-
-def _lock(folder: Path) -> int | None:
-    """Hold the folder as long as this process lives; None if that cannot be."""
-    try:
-        import fcntl
-
-        descriptor = os.open(folder, os.O_RDONLY)
-    except (ImportError, OSError):
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """Remove temporary folders of the same target whose process is gone: the system let go of their lock."""
-    stem = folder.name.removesuffix(_PARTIAL).rpartition(".")[0]
-    for other in folder.parent.glob(f"{glob.escape(stem)}.*{_PARTIAL}"):
-        lock = _lock(other)
-        if lock is not None:
-            shutil.rmtree(other, ignore_errors=True)
-            os.close(lock)
 
 
 def _exists(target: Path) -> InputError:
@@ -282,14 +231,6 @@ def _exists(target: Path) -> InputError:
 def _no_place(target: Path, error: Exception) -> InputError:
     reason = getattr(error, "strerror", None) or str(error)
     return InputError("a place to write the release", f"{target} ({reason})", "choose another --out")
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _card(facts: Facts, measured: Mapping[str, Calibration], draft: Draft, rows: int) -> Card:

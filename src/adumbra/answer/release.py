@@ -19,7 +19,10 @@ from adumbra.answer.projected import Estimate, ProjectedRows
 from adumbra.answer.queries import read_queries, with_condition
 from adumbra.core.card import Card
 from adumbra.core.errors import InputError
+from adumbra.core.files import open_regular, sync
 from adumbra.core.release import ReleaseFolder
+from adumbra.core.signature import PublicKey
+from adumbra.publish import check_target, staged
 from adumbra.table.columnar import give_back
 from adumbra.table.table import Native
 
@@ -71,21 +74,23 @@ class Release:
     def save(self, out: str | Path) -> Path:
         """Copy the folder to `out`, in one step; `out` must not exist."""
         target = Path(out)
-        if target.exists():
-            raise InputError("a folder that does not exist yet", f"{target} exists", "choose another name")
-        try:
-            target.absolute().parent.mkdir(parents=True, exist_ok=True)
-            partial = target.with_name(f".{target.name}.partial")
-            shutil.rmtree(partial, ignore_errors=True)
-            shutil.copytree(self.path, partial)
-            partial.rename(target)
-        except OSError as error:
-            raise InputError("a place to write", f"{target} ({error.strerror})", "choose another folder") from None
+        size = sum(file.stat().st_size for file in self.path.iterdir())
+        with staged(target, numbers=size // 8, csv=False) as (partial, place):
+            for file in self.path.iterdir():
+                with open_regular(file) as source, (partial / file.name).open("xb") as copy:
+                    shutil.copyfileobj(source, copy)
+                sync(partial / file.name)
+            check_target(place)
+            partial.rename(place)
         return target
 
-    def verify(self) -> list[str]:
-        """Problems with the folder, none if it is as its card says."""
-        return self._folder.verify()
+    def verify(self, public_key: PublicKey | None = None) -> list[str]:
+        """Problems with the folder, none if it is as its card says; with a key, its holder must have signed."""
+        return self._folder.verify(public_key)
+
+    def demand(self, public_key: PublicKey | None = None) -> None:
+        """Raise `Refused` if the folder is not as its card says, or the key's holder did not sign it."""
+        self._folder.demand(public_key)
 
     @cached_property
     def _rows(self) -> ProjectedRows:
@@ -224,6 +229,13 @@ class Release:
         return give_back(self._rows.reconstruct(), self._native)
 
 
-def load(path: str | Path) -> Release:
-    """Open a release folder that somebody published."""
-    return Release(ReleaseFolder.open(path))
+def load(path: str | Path, public_key: PublicKey | None = None) -> Release:
+    """Open a release folder that somebody published.
+
+    With a public key (or its PEM file) the whole folder is verified first: `Refused` if the key's holder did not sign
+    it, or if anything in it was changed since. Without one nothing is verified; `Release.verify` does that.
+    """
+    folder = ReleaseFolder.open(path)
+    if public_key is not None:
+        folder.demand(public_key)
+    return Release(folder)

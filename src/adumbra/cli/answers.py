@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
+from adumbra.cli.jobs import FormulaOption
+from adumbra.cli.keys import PublicKeyOption, TrustedOption, keys_of
 from adumbra.cli.output import emit_json, note, print_frame
-from adumbra.core.errors import InputError, Refused
+from adumbra.core.errors import InputError
+from adumbra.core.files import new_file
 from adumbra.core.validation import at_least
 
 if TYPE_CHECKING:
@@ -23,28 +28,67 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
+
+class _Questions(TyperGroup):
+    """Options that all questions share may stand anywhere: before the folder, or among those of the question."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Bring the shared ones to the front, where the group reads them."""
+        shared, own, rest = [], [], list(args)
+        while rest:
+            word = rest.pop(0)
+            if word in ("--trusted", "--formula-safe") or word.startswith("--public-key="):
+                shared.append(word)
+            elif word == "--public-key" and rest:
+                shared += [word, rest.pop(0)]
+            else:
+                own.append(word)
+        return super().parse_args(ctx, shared + own)
+
+
 app = typer.Typer(
-    help="Ask a release: distances, counts, ranges, workloads, means, moments, principal axes.", no_args_is_help=True
+    cls=_Questions,
+    help="Ask a release: distances, counts, ranges, workloads, means, moments, principal axes.",
+    no_args_is_help=True,
 )
 
 JsonOption = Annotated[bool, typer.Option("--json", help="machine-readable output")]
 MuOption = Annotated[float, typer.Option(help="share of answers that may be further off than eta")]
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What all questions share: the folder, who must have signed it, and how CSV is written."""
+
+    folder: Path
+    public_key: Path | None
+    trusted: bool
+    formula_safe: bool
+
+
 @app.callback()
-def opened(ctx: typer.Context, folder: Annotated[Path, typer.Argument(help="release folder", metavar="DIR")]) -> None:
+def opened(
+    ctx: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="release folder", metavar="DIR")],
+    public_key: PublicKeyOption = None,
+    trusted: TrustedOption = False,
+    formula_safe: FormulaOption = False,
+) -> None:
     """Ask a release: distances, counts, ranges, workloads, means, moments, principal axes."""
     if not ctx.resilient_parsing:
-        ctx.obj = folder
+        ctx.obj = _Asked(folder, public_key, trusted, formula_safe)
 
 
 def _release(ctx: typer.Context) -> Release:
     from adumbra.answer.release import load
 
-    release = load(ctx.obj)
-    if problems := release.verify():  # an answer from a changed file would carry a wrong error bar
-        raise Refused("a folder as its card describes", "; ".join(problems), "get it again from its owner")
+    release = load(ctx.obj.folder)
+    release.demand(keys_of(ctx.obj.public_key, ctx.obj.trusted))  # a changed file would carry a wrong error bar
     return release
+
+
+def _show(ctx: typer.Context, frame: pl.DataFrame, json: bool) -> None:
+    print_frame(frame, json, formula_safe=ctx.obj.formula_safe)
 
 
 @app.command()
@@ -66,7 +110,7 @@ def distance(
     else:
         assert pairs is not None
         wanted = _read_pairs(pairs)
-    print_frame(release.distances(wanted), json)
+    _show(ctx, release.distances(wanted), json)
 
 
 def _read_pairs(path: Path) -> NDArray[np.int64]:
@@ -94,15 +138,15 @@ def neighbours(
     json: JsonOption = False,
 ) -> None:
     """The rows that come out nearest to one row."""
-    print_frame(_release(ctx).neighbours(row, k), json)
+    _show(ctx, _release(ctx).neighbours(row, k), json)
 
 
-def _print(estimate: Estimate, as_json: bool) -> None:
+def _print(ctx: typer.Context, estimate: Estimate, json: bool) -> None:
     from dataclasses import asdict
 
     import polars as pl
 
-    print_frame(pl.DataFrame([asdict(estimate)]), as_json)
+    _show(ctx, pl.DataFrame([asdict(estimate)]), json)
 
 
 @app.command()
@@ -114,7 +158,7 @@ def count(
 ) -> None:
     """How many rows have a value (counted cells: how many fulfil all conditions)."""
     (column, value), *others = _conditions(where).items()
-    _print(_release(ctx).count(column, value, dict(others), mu), json)
+    _print(ctx, _release(ctx).count(column, value, dict(others), mu), json)
 
 
 def _conditions(given: list[str]) -> dict[str, str]:
@@ -133,7 +177,7 @@ def mean(
     json: JsonOption = False,
 ) -> None:
     """Mean of a number column, share of yes of a flag, in the table's own units."""
-    _print(_release(ctx).mean(column), json)
+    _print(ctx, _release(ctx).mean(column), json)
 
 
 @app.command()
@@ -152,7 +196,7 @@ def linear(
             parsed[name] = math.nan
         if not (name and math.isfinite(parsed[name])):
             raise InputError("--weights COLUMN=WEIGHT,...", f"{weights!r}", "give each column a number")
-    _print(_release(ctx).linear(parsed), json)
+    _print(ctx, _release(ctx).linear(parsed), json)
 
 
 @app.command()
@@ -162,7 +206,7 @@ def moment(
     json: JsonOption = False,
 ) -> None:
     """Covariances of columns: a, b, value, standard_error."""
-    print_frame(_release(ctx).covariance([c.strip() for c in columns.split(",")]), json)
+    _show(ctx, _release(ctx).covariance([c.strip() for c in columns.split(",")]), json)
 
 
 @app.command()
@@ -174,7 +218,7 @@ def axes(
 ) -> None:
     """Principal components: variance, error bars, largest loadings (lip, lop, analyze_gauss, power_method)."""
     release = _release(ctx)
-    print_frame(release.loadings() if loadings else release.axes(top), json)
+    _show(ctx, release.loadings() if loadings else release.axes(top), json)
 
 
 @app.command()
@@ -188,7 +232,8 @@ def project(
     """Rows of another table along the released axes, exactly: nothing about those rows is protected."""
     from adumbra.api import project as along_axes
 
-    _write(along_axes(_release(ctx), table, delimiter=delimiter), out, json)
+    # the rows are the analyst's own, and exact: the file is for nobody else
+    _write(ctx, along_axes(_release(ctx), table, delimiter=delimiter), out, json, private=True)
 
 
 @app.command("range")
@@ -204,7 +249,7 @@ def range_(
     json: JsonOption = False,
 ) -> None:
     """How many rows fall in a range (releases of counted cells)."""
-    _print(_release(ctx).range(column, low, high, _conditions(where or []), mu), json)
+    _print(ctx, _release(ctx).range(column, low, high, _conditions(where or []), mu), json)
 
 
 @app.command()
@@ -215,7 +260,7 @@ def marginal(
     json: JsonOption = False,
 ) -> None:
     """The count of every combination of values of some columns (releases of counted cells)."""
-    print_frame(_release(ctx).marginal([c.strip() for c in columns.split(",")], mu), json)
+    _show(ctx, _release(ctx).marginal([c.strip() for c in columns.split(",")], mu), json)
 
 
 @app.command()
@@ -229,9 +274,9 @@ def workload(
     """Many queries at once (releases of counted cells)."""
     found = _release(ctx).workload(file, mu)
     if out is None:
-        print_frame(found, json)
+        _show(ctx, found, json)
     else:
-        _write(found, out, json)
+        _write(ctx, found, out, json)
 
 
 @app.command()
@@ -241,18 +286,19 @@ def reconstruct(
     json: JsonOption = False,
 ) -> None:
     """Least-squares rows in the schema's own columns and types (noisy; for single rows mostly noise)."""
-    _write(_release(ctx).reconstruct(), out, json)
+    _write(ctx, _release(ctx).reconstruct(), out, json)
 
 
-def _write(frame: pl.DataFrame, out: Path, json: bool) -> None:
+def _write(ctx: typer.Context, frame: pl.DataFrame, out: Path, json: bool, *, private: bool = False) -> None:
+    from adumbra.core.tabular import FORMULA_SAFE, write_csv, write_parquet
+
     if os.path.lexists(out) or out.suffix not in (".csv", ".parquet"):
         raise InputError("a new .csv or .parquet file", f"{out}", "choose another --out")
-    try:
-        with out.open("xb") as file:
-            frame.write_csv(file) if out.suffix == ".csv" else frame.write_parquet(file)
-    except OSError as error:
-        out.unlink(missing_ok=True)
-        raise InputError("a place to write", f"{out} ({error.strerror})", "choose another --out") from None
+    with new_file(out, private=private) as file:
+        if out.suffix == ".csv":
+            write_csv(frame, file, FORMULA_SAFE if ctx.obj.formula_safe else True)
+        else:
+            write_parquet(frame, file)
     if json:
         emit_json({"out": str(out), "rows": len(frame)})
     note(f"{len(frame)} rows written to {out}")

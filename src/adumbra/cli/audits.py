@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from adumbra.cli.evaluations import write_report
 from adumbra.cli.jobs import JsonOption, extra_options
+from adumbra.cli.keys import PublicKeyOption, TrustedOption, keys_of
 from adumbra.cli.output import Reporter, emit, emit_json, note, print_table
 from adumbra.core.errors import InputError
+from adumbra.core.files import new_file
 from adumbra.core.guarantee import DEFAULT_DELTA, Relation, Unit
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from adumbra.audit.catalogue import Effort
     from adumbra.audit.findings import Report
     from adumbra.audit.jupa import JupaAudit
+    from adumbra.core.signature import PublicKeys
 
 __all__ = ["audit"]
 
@@ -73,7 +77,12 @@ def audit(
     confidence: Annotated[
         float | None, typer.Option(help="with which all lower bounds hold at once", show_default="0.999")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="also write an HTML page with the trade-off curves")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="also write an HTML page with the trade-off curves; with DIR, the private report as JSON"),
+    ] = None,
+    public_key: PublicKeyOption = None,
+    trusted: TrustedOption = False,
     json: JsonOption = False,
 ) -> None:
     """Try to refute a promise: lower bounds on epsilon from attacks. Exit code 1 if one exceeds the claim.
@@ -87,7 +96,7 @@ def audit(
     given = {
         "--epsilon": epsilon, "--delta": delta, "--unit": unit, "--relation": relation, "--runs": runs, "--out": out,
         "--deep": deep or None, "--confidence": confidence, "--truth": truth, "--holdout": holdout, "--column": column,
-        "--model": model, "--records": records,
+        "--model": model, "--records": records, "--public-key": public_key, "--trusted": trusted or None,
     } | {f"--{key}": value for key, value in options.items()}  # fmt: skip
     _check_used(form, [key for key, value in given.items() if value is not None], options)
     if out is not None:
@@ -100,7 +109,7 @@ def audit(
         _jupa(model, records, epsilon, deep, sure, json)
         return
     if form == "release" and name is not None:
-        _attack_release(Path(name), truth, holdout, column, json)
+        _attack_release(Path(name), truth, holdout, column, keys_of(public_key, trusted), out, json)
         return
     with Reporter("attacks") as reporter:
         if form == "published":
@@ -124,7 +133,7 @@ _USES = {
     "all": {"--epsilon", "--delta", "--runs", "--out", "--deep", "--confidence"},
     "published": {"--epsilon", "--delta", "--runs", "--out", "--deep", "--confidence"},
     "attacks": {"--deep"},
-    "release": {"--truth", "--holdout", "--column"},
+    "release": {"--truth", "--holdout", "--column", "--public-key", "--trusted", "--out"},
     "jupa": {"--model", "--records", "--epsilon", "--deep", "--confidence"},
 }
 """Options of each form of the command, besides --json."""
@@ -241,11 +250,8 @@ def _write_page(out: Path, report: Report) -> None:
     from adumbra.audit.page import page
 
     command = shlex.join(["adumbra", *sys.argv[1:]])
-    try:
-        with out.open("x", encoding="utf-8") as file:
-            file.write(page(report, command))
-    except OSError as error:
-        raise InputError("a place to write the page", f"{out} ({error.strerror})", "choose another --out") from None
+    with new_file(out) as file:
+        file.write(page(report, command).encode())
     note(f"page written to {out}")
 
 
@@ -364,7 +370,15 @@ def _named_attacks(deep: bool, json: bool) -> None:
     _report_attacks(results, json)
 
 
-def _attack_release(folder: Path, truth: str | None, holdout: str | None, column: str | None, json: bool) -> None:
+def _attack_release(
+    folder: Path,
+    truth: str | None,
+    holdout: str | None,
+    column: str | None,
+    keys: PublicKeys | None,
+    out: Path | None,
+    json: bool,
+) -> None:
     from adumbra.answer.release import load
     from adumbra.audit.attacks import attribute, membership
 
@@ -379,10 +393,13 @@ def _attack_release(folder: Path, truth: str | None, holdout: str | None, column
             "other people in the --holdout than in the --truth", "the same file", "split one table by chance"
         )
     release = load(folder)
+    release.demand(keys)  # a changed file is not what was promised
     results = [membership(release, truth, holdout)]
     if column is not None:
         results.append(attribute(release, truth, holdout, column))
     note("for the owner only: these numbers were made from the truth and must not be published")
+    if out is not None:
+        write_report(out, {"wording": _ATTACK_WORDING, "attacks": [result.to_json() for result in results]})
     _report_attacks(results, json)
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
+from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adumbra.cli.output import Reporter, emit, emit_json, print_table
+from adumbra.cli.keys import PublicKeyOption, TrustedOption, keys_of
+from adumbra.cli.output import Reporter, emit, emit_json, emit_line, note, print_table
+from adumbra.core.errors import InputError
+from adumbra.core.files import new_file
+from adumbra.core.shown import shown_json
 
 if TYPE_CHECKING:
     from adumbra.evaluate.report import Evaluation, LabelFit
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "write_report"]
 
 _SHOWN = 20
 
@@ -25,17 +31,33 @@ def evaluate(
     ] = None,
     label: Annotated[str | None, typer.Option(help="column to predict; default: the labels of the schema")] = None,
     delimiter: Annotated[str | None, typer.Option(help="field separator of text tables, for example ';'")] = None,
+    public_key: PublicKeyOption = None,
+    trusted: TrustedOption = False,
+    out: Annotated[Path | None, typer.Option(help="write the report (JSON) to a file that only you can read")] = None,
     json: Annotated[bool, typer.Option("--json", help="machine-readable output")] = False,
 ) -> None:
     """Owner's side: how good a release is, measured against the truth. The report is private, not for publishing."""
     from adumbra.evaluate.report import evaluate_release
 
+    keys = keys_of(public_key, trusted)
+    if out is not None and os.path.lexists(out):
+        raise InputError("an --out that does not exist yet", f"{out} exists", "choose another name")
     with Reporter() as reporter:
-        found = evaluate_release(folder, truth, test, label, delimiter=delimiter, progress=reporter)
+        found = evaluate_release(folder, truth, test, label, delimiter=delimiter, progress=reporter, public_key=keys)
+    if out is not None:
+        write_report(out, found.to_dict())
     if json:
         emit_json(found.to_dict())
-    else:
+    elif out is None:
         _print(found)
+
+
+def write_report(out: Path, content: dict[str, Any]) -> None:
+    """A report that was made from the truth, for its owner's eyes."""
+    with new_file(out, private=True) as file:
+        text = dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+        file.write(shown_json(text).encode() + b"\n")
+    note(f"private report written to {out}")
 
 
 def _print(found: Evaluation) -> None:
@@ -62,7 +84,7 @@ def _print(found: Evaluation) -> None:
         for label in found.labels:
             _print_label(label)
     for text in found.notes:
-        emit(f"note: {text}\n")
+        emit_line(f"note: {text}")
 
 
 def _print_distances(found: Evaluation) -> None:
@@ -197,8 +219,9 @@ def _print_label(label: LabelFit) -> None:
         ],
     )
     if label.absent:
-        shown = ", ".join(label.absent[:_SHOWN])
-        emit(f"note: classes of {label.label} that the release does not hold: {shown}{_more(len(label.absent))}\n\n")
+        some = ", ".join(label.absent[:_SHOWN])
+        emit_line(f"note: classes of {label.label} that the release does not hold: {some}{_more(len(label.absent))}")
+        emit("\n")
 
 
 def _share(value: float | None) -> str | None:

@@ -12,19 +12,23 @@ from typer.core import TyperCommand
 from adumbra.cli.ledgers import LedgerOption, existing, path_of
 from adumbra.cli.output import Reporter, emit, emit_json, note, print_markdown
 from adumbra.core.errors import InputError
+from adumbra.core.files import new_file
 from adumbra.core.guarantee import DEFAULT_DELTA, Budget, Relation, Unit
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from adumbra.core.tabular import Csv
     from adumbra.pipeline import Job, OwnerNotes
 
 __all__ = [
     "EXTRA_OPTIONS",
+    "FormulaOption",
     "JsonOption",
     "MechanismCommand",
     "basis",
+    "csv_of",
     "dictionary",
     "extra_options",
     "plan",
@@ -86,6 +90,12 @@ RowsOption = Annotated[
     int | None, typer.Option(help="rows to draw; default: as the table has, at least 40,000 (10,000 if wide)")
 ]
 DelimiterOption = Annotated[str | None, typer.Option(help="field separator of a text table, for example ';'")]
+FormulaOption = Annotated[
+    bool,
+    typer.Option(
+        "--formula-safe", help="in CSV, put an apostrophe before text that a spreadsheet would run (=, +, -, @)"
+    ),
+]
 NameOption = Annotated[str | None, typer.Option(help="the table's name in the ledger; default: schema, then file")]
 JsonOption = Annotated[bool, typer.Option("--json", help="machine-readable output")]
 
@@ -106,11 +116,8 @@ def schema(
     if out is None:
         emit_json({"draft": text}) if json else emit(text)
         return
-    try:
-        with out.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise InputError("a place to write the draft", f"{out} ({error.strerror})", "choose another --out") from None
+    with new_file(out, private=True) as file:  # its suggestions were read from the rows
+        file.write(text.encode())
     if json:
         emit_json({"out": str(out)})
     note(f"draft written to {out}: confirm each suggestion from public knowledge, then plan and release")
@@ -157,11 +164,8 @@ def _new_file(out: Path) -> None:
 def _write_array(array: NDArray[np.float64], out: Path) -> None:
     import numpy as np
 
-    try:
-        with out.open("xb") as file:
-            np.save(file, array, allow_pickle=False)
-    except OSError as error:
-        raise InputError("a place to write", f"{out} ({error.strerror})", "choose another --out") from None
+    with new_file(out) as file:
+        np.save(file, array, allow_pickle=False)
 
 
 def basis(
@@ -288,13 +292,14 @@ def release(
     delimiter: DelimiterOption = None,
     name: NameOption = None,
     csv: Annotated[bool, typer.Option("--csv", help="also write data.csv")] = False,
+    formula_safe: FormulaOption = False,
     sign: Annotated[Path | None, typer.Option(help="Ed25519 private key (PEM) to sign the card with")] = None,
     json: JsonOption = False,
 ) -> None:
     """Release the table: charge the ledger, measure with noise, write a folder that may be published."""
     from adumbra import pipeline
-    from adumbra.card_text import card_markdown
-    from adumbra.core.release import read_signing_key
+    from adumbra.core.card_text import card_markdown
+    from adumbra.core.signature import read_signing_key
     from adumbra.privacy.ledger import Ledger
     from adumbra.publish import check_target
 
@@ -307,7 +312,9 @@ def release(
                 ctx, table, schema, epsilon, delta, mechanism, unit, relation, row_bound, seed, label, rows,
                 delimiter, name, reporter,
             )  # fmt: skip
-            folder, owner = pipeline.release(job, out, ledger=book, csv=csv, signing_key=key, progress=reporter)
+            folder, owner = pipeline.release(
+                job, out, ledger=book, csv=csv_of(csv, formula_safe), signing_key=key, progress=reporter
+            )
     except KeyboardInterrupt:
         # It did not exist when we began, and it appears in one step.
         state = f"{out} is complete" if out.exists() else "no release was written"
@@ -319,6 +326,15 @@ def release(
         print_markdown(card_markdown(folder.card))
     _print_owner_notes(owner)
     note(f"released to {out}; charged to {book.path}, table {job.name}")
+
+
+def csv_of(csv: bool, formula_safe: bool) -> Csv:
+    """What is to be written besides Parquet."""
+    from adumbra.core.tabular import FORMULA_SAFE
+
+    if formula_safe and not csv:
+        raise InputError("--formula-safe with --csv", "--formula-safe alone", "add --csv, or leave it out")
+    return FORMULA_SAFE if formula_safe else csv
 
 
 def _print_owner_notes(owner: OwnerNotes) -> None:

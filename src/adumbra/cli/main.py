@@ -20,9 +20,9 @@ from typing import Annotated, Any
 
 import typer
 
-from adumbra.cli import answers, audits, evaluations, jobs, ledgers, utility
+from adumbra.cli import answers, audits, evaluations, jobs, keys, ledgers, utility
 from adumbra.cli.output import emit, emit_json, note, print_error, print_table
-from adumbra.core.errors import AdumbraError, InputError, Refused
+from adumbra.core.errors import AdumbraError, InputError
 
 __all__ = ["app", "command", "run"]
 
@@ -43,6 +43,8 @@ app.add_typer(utility.app, name="jupa")
 app.command()(evaluations.evaluate)
 app.command()(jobs.basis)
 app.command()(jobs.dictionary)
+app.command()(keys.verify)
+app.command()(keys.keygen)
 
 JsonOption = jobs.JsonOption
 
@@ -57,30 +59,6 @@ def main(
 
         emit(f"adumbra {installed('adumbra')}\n")
         raise typer.Exit
-
-
-@app.command()
-def verify(
-    folder: Annotated[Path, typer.Argument(help="release folder", metavar="DIR")],
-    public_key: Annotated[
-        Path | None, typer.Option(help="the signer's Ed25519 public key (PEM); an unsigned folder then fails")
-    ] = None,
-    json: JsonOption = False,
-) -> None:
-    """Check a release folder against its card: hashes, no extra file, signature if signed."""
-    from adumbra.core.release import open_folder, read_public_key
-
-    found = open_folder(folder)
-    problems = found.verify(None if public_key is None else read_public_key(public_key))
-    if json:
-        emit_json({"folder": str(folder), "verified": not problems, "signed": found.signed, "problems": problems})
-    if problems:
-        raise Refused("a folder as its card describes", "; ".join(problems), "get it again from its owner")
-    if not json:
-        state = "not signed"
-        if found.signed:
-            state = "signed by the key given" if public_key else "signed (pass --public-key to check by whom)"
-        emit(f"verified: {len(found.card.files)} files as the card says, {state}\n")
 
 
 @app.command()
@@ -116,43 +94,12 @@ def _deltas(mechanism: Any) -> str:
     return getattr(mechanism, "deltas", "any")  # a chooser has none of its own
 
 
-def _listed(value: Any) -> str:
+def _listed(value: Any) -> str | list[str]:
     if isinstance(value, dict):
         return ", ".join(f"--{k.replace('_', '-')} ({v.replace(' | None', '')})" for k, v in value.items())
     if isinstance(value, list):
-        return ("\n" if any(", " in item for item in value) else ", ").join(value)
+        return value if any(", " in item for item in value) else ", ".join(value)
     return str(value)
-
-
-@app.command()
-def keygen(
-    file: Annotated[Path, typer.Argument(help="private key to write; FILE.pub gets the public one", metavar="FILE")],
-    json: JsonOption = False,
-) -> None:
-    """Make an Ed25519 key pair for signing releases. Keep FILE to yourself; give FILE.pub to analysts."""
-    from cryptography.hazmat.primitives import serialization as s
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    key = Ed25519PrivateKey.generate()
-    private = key.private_bytes(s.Encoding.PEM, s.PrivateFormat.PKCS8, s.NoEncryption())
-    public = key.public_key().public_bytes(s.Encoding.PEM, s.PublicFormat.SubjectPublicKeyInfo)
-    public_file = file.with_name(file.name + ".pub") if file.name else file
-    made: list[Path] = []
-    try:
-        for path, content, mode in ((file, private, 0o600), (public_file, public, 0o644)):
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as out:
-                made.append(path)
-                out.write(content)
-    except OSError as error:
-        for path in made:  # half a pair is no use
-            path.unlink(missing_ok=True)
-        raise InputError(
-            "new files FILE and FILE.pub for the keys", f"{file} ({error.strerror})", "choose another name"
-        ) from None
-    if json:
-        emit_json({"private_key": str(file), "public_key": str(public_file)})
-    else:
-        emit(f"private key in {file}, public key in {public_file}\n")
 
 
 def run() -> None:
@@ -214,7 +161,8 @@ def _explain_usage(error: Any) -> int:
     """Usage errors in the same three parts as all others."""
     message = error.format_message()
     if message.startswith("Usage:"):  # a command group without a command: its help is the answer
-        note(message)
+        for line in message.splitlines():
+            note(line)
         return 2
     context = error.ctx
     place = "adumbra" if context is None else context.command_path

@@ -1,4 +1,8 @@
-"""What the command line prints: results to stdout, everything else to stderr, JSON where asked."""
+"""What the command line prints: results to stdout, everything else to stderr, JSON where asked.
+
+Names and values come from folders and tables of others: nothing reaches the terminal before `core/shown.py` has made it
+harmless. The one exception is data (`emit_data`), which must stay exact.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from adumbra.core.errors import AdumbraError
+from adumbra.core.shown import shown, shown_json, shown_lines
 
 if TYPE_CHECKING:
     import polars as pl
@@ -21,7 +26,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Reporter",
     "emit",
+    "emit_data",
     "emit_json",
+    "emit_line",
     "note",
     "print_error",
     "print_frame",
@@ -36,7 +43,7 @@ _PIPED_WIDTH = 160
 
 def note(text: str) -> None:
     """One line for people, on stderr; never wrapped, so that scripts can search it."""
-    _notes.print(Text(text), soft_wrap=True)
+    _notes.print(Text(shown(text)), soft_wrap=True)
 
 
 def print_error(error: AdumbraError) -> None:
@@ -47,7 +54,17 @@ def print_error(error: AdumbraError) -> None:
 
 
 def emit(text: str) -> None:
-    """Results to stdout. A reader that has seen enough (`| head`) is no error."""
+    """Results to stdout, of as many lines as the text has."""
+    emit_data(shown_lines(text))
+
+
+def emit_line(text: str) -> None:
+    """One line of results: a line break inside a name makes no second one."""
+    emit_data(shown(text) + "\n")
+
+
+def emit_data(text: str) -> None:
+    """Exactly this to stdout. A reader that has seen enough (`| head`) is no error."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -57,7 +74,7 @@ def emit(text: str) -> None:
 
 def emit_json(value: Any) -> None:
     """One JSON document on stdout."""
-    emit(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    emit_data(shown_json(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)) + "\n")
 
 
 def print_markdown(text: str) -> None:
@@ -65,49 +82,58 @@ def print_markdown(text: str) -> None:
     if _out.is_terminal:
         from rich.markdown import Markdown
 
-        _out.print(Markdown(text))
+        _out.print(Markdown(shown_lines(text)))
     else:
         emit(text)
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]], folds: int | None = None) -> None:
-    """A small table under its title. Where it is too wide, cells fold: all but the first column's, or only `folds`."""
+    """A small table under its title; a cell that is a list has a line for each item.
+
+    Where it is too wide, cells fold: all but the first column's, or only `folds`.
+    """
     from rich.table import Table
 
     # numbers of this size are compared digit by digit, so a narrow last column folds rather than cuts
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, name in enumerate(header):
-        table.add_column(name, overflow="fold", no_wrap=index == 0 if folds is None else index != folds)
+        table.add_column(Text(shown(name)), overflow="fold", no_wrap=index == 0 if folds is None else index != folds)
     for row in rows:
         table.add_row(*(Text(_text(cell)) for cell in row))
     if _out.is_terminal:
         if title:
-            _out.print(Text(title, style="bold cyan"))
+            _out.print(Text(shown(title), style="bold cyan"))
         _out.print(table, "")
         return
     page = io.StringIO()
     Console(file=page, highlight=False, width=_PIPED_WIDTH).print(table)
-    lines = [title] * bool(title) + [line.rstrip() for line in page.getvalue().splitlines()]
-    emit("\n".join([*lines, "", ""]))
+    lines = [shown(title)] * bool(title) + [line.rstrip() for line in page.getvalue().splitlines()]
+    emit_data("\n".join([*lines, "", ""]))
 
 
 def _text(cell: object) -> str:
     if cell is None:
         return "-"
-    return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
+    if isinstance(cell, list):  # one line each
+        return "\n".join(map(_text, cell))
+    return f"{cell:.6g}" if isinstance(cell, float) else shown(str(cell))
 
 
-def print_frame(frame: pl.DataFrame, as_json: bool) -> None:
-    """Answers: CSV when piped, a table on a terminal, records in JSON."""
+def print_frame(frame: pl.DataFrame, as_json: bool, *, formula_safe: bool = False) -> None:
+    """Answers: CSV when piped, to the letter; a table on a terminal, records in JSON."""
     if as_json:
         emit_json(frame.to_dicts())
     elif _out.is_terminal:
-        shown = frame.head(50)
-        print_table("", shown.columns, shown.rows())
-        if len(frame) > len(shown):
-            note(f"({len(frame) - len(shown)} more rows: pipe the output or use --json to get them all)")
+        first = frame.head(50)
+        print_table("", first.columns, first.rows())
+        if len(frame) > len(first):
+            note(f"({len(frame) - len(first)} more rows: pipe the output or use --json to get them all)")
     else:
-        emit(frame.write_csv())
+        from adumbra.core.tabular import FORMULA_SAFE, write_csv
+
+        page = io.BytesIO()
+        write_csv(frame, page, FORMULA_SAFE if formula_safe else True)
+        emit_data(page.getvalue().decode())
 
 
 class Reporter:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adumbra.cli.jobs import DelimiterOption, JsonOption, NameOption, SeedOption
+from adumbra.cli.jobs import DelimiterOption, FormulaOption, JsonOption, NameOption, SeedOption, csv_of
 from adumbra.cli.ledgers import LedgerOption, path_of
-from adumbra.cli.output import Reporter, emit, emit_json, note, print_markdown, print_table
+from adumbra.cli.output import Reporter, emit, emit_data, emit_json, note, print_markdown, print_table
 from adumbra.core.errors import InputError
+from adumbra.core.files import new_file
+from adumbra.core.shown import shown_json
 
 if TYPE_CHECKING:
     import polars as pl
@@ -161,6 +163,7 @@ def apply(
     delimiter: DelimiterOption = None,
     name: NameOption = None,
     csv: Annotated[bool, typer.Option("--csv", help="also write data.csv")] = False,
+    formula_safe: FormulaOption = False,
     sign: Annotated[Path | None, typer.Option(help="Ed25519 private key (PEM) to sign the card with")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -168,10 +171,10 @@ def apply(
 
     A ledger is charged for a laplace release only: the others are not differentially private.
     """
-    from adumbra.card_text import card_markdown
+    from adumbra.core.card_text import card_markdown
     from adumbra.core.release import UtilityFolder
+    from adumbra.core.utility_card_text import utility_card_markdown
     from adumbra.jupa.apply import apply_jupa
-    from adumbra.jupa.card_text import utility_card_markdown
     from adumbra.jupa.model import JupaModel
     from adumbra.privacy.ledger import Ledger
     from adumbra.publish import check_target
@@ -188,7 +191,7 @@ def apply(
                 table,
                 out,
                 ledger=book,
-                csv=csv,
+                csv=csv_of(csv, formula_safe),
                 signing_key=sign,
                 name=name,
                 delimiter=delimiter,
@@ -226,6 +229,7 @@ def reference(
     """PUBLIC records in the coordinates of the release, unprotected, with their labels: what a service trains on."""
     import polars as pl
 
+    from adumbra.core.tabular import write_parquet
     from adumbra.jupa.model import JupaModel
     from adumbra.table.read import open_table
 
@@ -237,10 +241,8 @@ def reference(
     plain = fitted.unperturbed(frame)
     labels = [name for name in (*fitted.utility.columns, *fitted.privacy.columns) if name in frame.columns]
     found = pl.DataFrame({name: plain[:, i] for i, name in enumerate(fitted.columns)}).hstack(frame[labels])
-    try:
-        found.write_parquet(out)
-    except OSError as error:
-        raise InputError("a place to write", f"{out} ({error.strerror})", "choose another --out") from None
+    with new_file(out) as file:
+        write_parquet(found, file)
     if json:
         emit_json({"out": str(out), "records": found.height, "columns": found.columns})
     note(f"{found.height} records written to {out}: nothing about them is protected")
@@ -284,7 +286,7 @@ def tradeoff(
         found = frontier(frame, recipes, splits=splits, seed=seed, quick=quick, progress=reporter)
     _write(out, {"tradeoff.svg": found.svg(), "tradeoff.csv": found.to_csv(), "tradeoff.json": found.to_json()})
     if json:
-        emit(found.to_json())
+        emit_data(shown_json(found.to_json()))
     else:
         print_table(
             f"serve {', '.join(utility)}, hide {', '.join(privacy)}: per cent, means of fresh splits: {splits}",
@@ -335,12 +337,13 @@ def _with(recipes: list[JupaRecipe], model: str, encoding: str, drop: tuple[str,
 
 
 def _write(folder: Path, files: dict[str, str]) -> None:
-    try:
-        folder.mkdir(parents=True)
+    from adumbra.publish import check_target, staged
+
+    with staged(folder, numbers=sum(map(len, files.values())), csv=False) as (partial, place):
         for name, text in files.items():
-            (folder / name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError("a place to write", f"{folder} ({error.strerror})", "choose another --out") from None
+            (partial / name).write_text(text, encoding="utf-8")
+        check_target(place)
+        partial.rename(place)
 
 
 def _percent(share: float) -> str:

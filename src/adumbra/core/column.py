@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from adumbra.core.errors import InputError
+from adumbra.core.shown import shown_toml
 from adumbra.core.space import Kind
 from adumbra.core.spelling import Value, key
 
@@ -277,8 +278,8 @@ def toml_text(value: Value | list[Any]) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(toml_text(v) for v in value) + "]"
     if isinstance(value, str):
-        # JSON and TOML escape alike, but TOML also forbids a bare DEL.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        # JSON and TOML escape alike; what nobody would see, or would steer a terminal, is escaped too.
+        return shown_toml(json.dumps(value, ensure_ascii=False))
     if isinstance(value, bool):
         return "true" if value else "false"
     return repr(value)

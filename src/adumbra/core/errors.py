@@ -1,10 +1,13 @@
 """The few exceptions adumbra raises on purpose.
 
 Every one says three things: what was expected, what came, what to do. The command line prints exactly
-that and exits with `exit_code`; no message carries a private value into a release.
+that and exits with `exit_code`; no message carries a private value into a release. What a message quotes is made safe
+to show (`core/shown.py`): file names and folders come from others.
 """
 
 from __future__ import annotations
+
+from adumbra.core.shown import shown
 
 __all__ = ["AdumbraError", "InputError", "Refused", "is_panic"]
 
@@ -15,10 +18,8 @@ class AdumbraError(Exception):
     exit_code = 2
 
     def __init__(self, expected: str, got: str, remedy: str) -> None:
-        super().__init__(f"expected {expected}; got {got}; {remedy}")
-        self.expected = expected
-        self.got = got
-        self.remedy = remedy
+        self.expected, self.got, self.remedy = shown(expected), shown(got), shown(remedy)
+        super().__init__(f"expected {self.expected}; got {self.got}; {self.remedy}")
 
     def __reduce__(self) -> tuple[type[AdumbraError], tuple[str, str, str]]:
         """Keep the three parts across process borders."""

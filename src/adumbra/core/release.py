@@ -4,28 +4,35 @@ data.parquet [data.csv]   the released rows
 model.npz                 public arrays, no pickles
 card.json, card.md        the promise, with a sha256 of every other file
 card.sig                  optional Ed25519 signature over card.json
+
+A folder may come from anybody: only regular files of it are opened, and what it says is checked, not believed.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from adumbra.core.card import UTILITY_FORMAT, Card, UtilityCard
-from adumbra.core.errors import InputError
+from adumbra.core.card_text import card_markdown
+from adumbra.core.errors import InputError, Refused
+from adumbra.core.files import irregular, open_regular, remove_leftovers
+from adumbra.core.shown import shown
+from adumbra.core.signature import PublicKey, PublicKeys, Signer, check_signature, keys_of
 from adumbra.core.stored import load_arrays, load_frame
+from adumbra.core.utility_card_text import utility_card_markdown
 
-__all__ = ["ReleaseFolder", "UtilityFolder", "open_folder", "read_public_key", "read_signing_key", "sha256", "sign"]
+__all__ = ["ReleaseFolder", "UtilityFolder", "Verification", "open_folder", "page_of", "sha256"]
 
 CARD, CARD_TEXT, DATA, DATA_CSV, MODEL, SIGNATURE = (
     "card.json",
@@ -35,15 +42,68 @@ CARD, CARD_TEXT, DATA, DATA_CSV, MODEL, SIGNATURE = (
     "model.npz",
     "card.sig",
 )
+_MOST_CARD = 1 << 28
+_MOST_SIGNATURE = 1 << 12
+"""Bytes of the largest card and signature that are read."""
 
 
 def sha256(path: Path) -> str:
-    """Hash of a file, read in pieces."""
+    """Hash of a regular file, read in pieces."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while piece := file.read(1 << 20):
             digest.update(piece)
     return digest.hexdigest()
+
+
+def page_of(card: Card | UtilityCard) -> str:
+    """The text of card.md: it follows from the card, and names every file but itself."""
+    told = card.model_copy(update={"files": {name: h for name, h in card.files.items() if name != CARD_TEXT}})
+    return utility_card_markdown(told) if isinstance(told, UtilityCard) else card_markdown(told)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was proved of a folder, and what was not."""
+
+    files: int
+    """Files that the card lists."""
+    page: str
+    """Whether card.md is what card.json says: "matches", "differs", or why it was not checked."""
+    signed: bool
+    signer: Signer | None
+    """The key that the signature is valid for; who that is was proved only if the key has a name here."""
+    problems: tuple[str, ...]
+
+    def in_words(self) -> list[str]:
+        """Three lines, if nothing is wrong."""
+        page = "card.md is what card.json says" if self.page == _MATCHES else f"card.md was {self.page}"
+        if self.signer is None:
+            signature = "none: nothing shows who made this folder, or whether somebody changed all of it"
+        elif self.signer.name is None:
+            signature = (
+                f"valid for the key it carries (fingerprint {self.signer.fingerprint}), which proves nothing about who "
+                "signed: compare the fingerprint, or give --public-key or --trusted"
+            )
+        else:
+            signature = f"valid for {self.signer.name} (fingerprint {self.signer.fingerprint})"
+        return [f"files: {self.files} as the card says, and no others", f"page: {page}", f"signature: {signature}"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same facts as plain values."""
+        return {
+            "verified": not self.problems,
+            "files": self.files,
+            "page": self.page,
+            "signed": self.signed,
+            "fingerprint": None if self.signer is None else self.signer.fingerprint,
+            "signer": None if self.signer is None else self.signer.name,
+            "signer_proved": self.signer is not None and self.signer.name is not None,
+            "problems": list(self.problems),
+        }
+
+
+_MATCHES, _DIFFERS = "matches", "differs"
 
 
 @dataclass(frozen=True)
@@ -56,6 +116,7 @@ class _Folder:
     def table(self) -> pl.DataFrame:
         """The released rows."""
         try:
+            open_regular(self.path / DATA).close()
             return load_frame(self.path / DATA)
         except (OSError, ValueError):
             raise InputError(
@@ -64,35 +125,89 @@ class _Folder:
                 "run adumbra verify; get the folder again from its owner",
             ) from None
 
-    def verify(self, public_key: Ed25519PublicKey | None = None) -> list[str]:
-        """Problems found; none means the folder is the one its card describes (and its signer signed).
+    def verify(self, public_key: PublicKey | None = None) -> list[str]:
+        """Problems found; none means the folder is the one its card describes (and the key's holder signed).
 
         Without a key a signature is checked against the key it carries, which shows that the card was not
-        changed since signing but not who signed.
+        changed since signing but not who signed. `examine` says what exactly was proved.
         """
+        return list(self.examine(public_key).problems)
+
+    def examine(self, public_key: PublicKey | None = None) -> Verification:
+        """Check files, page and signature; with a key, its holder must have signed; with several, one of them."""
+        keys = keys_of(public_key)
+        problems = self._file_problems()
+        page = self._page()
+        if page == _DIFFERS:
+            problems.append(f"{CARD_TEXT} is not what {CARD} says")
+        signer = self._signer(keys)
+        if isinstance(signer, str):
+            problems.append(signer)
+        found = signer if isinstance(signer, Signer) else None
+        return Verification(len(self.card.files), page, self.signed, found, tuple(problems))
+
+    def demand(self, public_key: PublicKey | None = None) -> None:
+        """Refuse a folder that is not as its card says, or that the key's holder did not sign."""
+        if problems := self.examine(public_key).problems:
+            raise Refused("a folder as its card describes", "; ".join(problems), "get it again from its owner")
+
+    def _file_problems(self) -> list[str]:
         files = self.card.files
         problems = [f"the card does not list {name}" for name in (DATA, CARD_TEXT) if name not in files]
         for name, wanted in files.items():
-            file = self.path / name
             if name in (CARD, SIGNATURE) or Path(name).name != name:
                 problems.append(f"the card lists {name!r}, which is no file of a release")
-            elif not file.is_file():
-                problems.append(f"{name} is missing")
-            elif sha256(file) != wanted:
-                problems.append(f"{name} is not the file the card was written for (sha256 differs)")
+                continue
+            try:
+                kind = irregular((self.path / name).lstat().st_mode)
+                if kind is not None:
+                    problems.append(f"{shown(name)} is {kind}, not a regular file")
+                elif sha256(self.path / name) != wanted:
+                    problems.append(f"{shown(name)} is not the file the card was written for (sha256 differs)")
+            except (OSError, ValueError):
+                problems.append(f"{shown(name)} is missing")
         extra = sorted(p.name for p in self.path.iterdir() if p.name not in {*files, CARD, SIGNATURE})
-        problems += [f"{name} is not part of the release" for name in extra]
-        signature = self.path / SIGNATURE
-        if signature.exists():
-            problems += _check_signature(signature, (self.path / CARD).read_bytes(), public_key)
-        elif public_key is not None:
-            problems.append("the release is not signed")
-        return problems
+        return problems + [f"{shown(name)} is not part of the release" for name in extra]
+
+    def _page(self) -> str:
+        """Whether card.md is what this version makes of card.json. Another version may have put it otherwise."""
+        try:
+            page = _content(self.path / CARD_TEXT, _MOST_CARD)
+        except OSError:
+            page = None
+        if page is None or hashlib.sha256(page).hexdigest() != self.card.files.get(CARD_TEXT):
+            return "not checked: it is not the file that the card lists"
+        try:
+            if page == page_of(self.card).encode():
+                return _MATCHES
+        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError):
+            pass  # a card that no page can be made from was not written by this library
+        same_version = self.card.library == f"adumbra {version('adumbra')}"
+        return _DIFFERS if same_version else f"not checked: written by {shown(self.card.library)}"
+
+    def _signer(self, keys: PublicKeys | None) -> Signer | str | None:
+        """Who signed; or what is wrong; or None if nobody signed and nobody had to."""
+        if not self.signed:
+            return None if keys is None else "the release is not signed"
+        try:
+            card, signature = _content(self.path / CARD, _MOST_CARD), _content(self.path / SIGNATURE, _MOST_SIGNATURE)
+        except OSError as error:
+            return f"{SIGNATURE} does not read as a signature ({error.strerror})"
+        return check_signature(signature, card, keys)
 
     @property
     def signed(self) -> bool:
         """Whether a signature is there (not whether it is right)."""
-        return (self.path / SIGNATURE).exists()
+        return os.path.lexists(self.path / SIGNATURE)
+
+
+def _content(path: Path, most: int) -> bytes:
+    """All of a regular file, unless it is larger than such a file can be."""
+    with open_regular(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"more than {most} bytes")
+    return content
 
 
 @dataclass(frozen=True)
@@ -116,6 +231,7 @@ class ReleaseFolder(_Folder):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The public arrays."""
         try:
+            open_regular(self.path / MODEL).close()
             return load_arrays(self.path / MODEL)
         except (OSError, ValueError):
             raise InputError(
@@ -145,61 +261,21 @@ class UtilityFolder(_Folder):
 def open_folder(path: str | Path) -> ReleaseFolder | UtilityFolder:
     """A release folder of either kind, by the format its card names."""
     folder = Path(path)
+    remove_leftovers(folder.absolute().parent)
     try:
-        content = (folder / CARD).read_bytes()
-    except OSError:
+        content = _content(folder / CARD, _MOST_CARD)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
         raise InputError(
-            f"a release folder with a {CARD}", f"{folder}", "give the folder that adumbra release wrote"
+            f"a release folder with a {CARD}", f"{folder} ({reason})", "give the folder that adumbra release wrote"
         ) from None
     try:
         if json.loads(content).get("format") == UTILITY_FORMAT:
             return UtilityFolder(folder, UtilityCard.model_validate_json(content))
         return ReleaseFolder(folder, Card.model_validate_json(content))
-    except (ValidationError, ValueError, AttributeError):
+    except (ValidationError, ValueError, AttributeError, RecursionError):
         raise InputError(
             f"a {CARD} of format adumbra-card/1 or {UTILITY_FORMAT}",
             f"{folder / CARD}, which does not read as one",
             "get the folder again from its owner, or use the adumbra version that wrote it",
         ) from None
-
-
-def sign(card: bytes, key: Ed25519PrivateKey) -> str:
-    """Content of card.sig: the public key and the signature over the bytes of card.json, as hex."""
-    public = key.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-    return json.dumps({"algorithm": "ed25519", "public_key": public.hex(), "signature": key.sign(card).hex()}) + "\n"
-
-
-def _check_signature(path: Path, card: bytes, expected: Ed25519PublicKey | None) -> list[str]:
-    try:
-        content = json.loads(path.read_text())
-        carried = Ed25519PublicKey.from_public_bytes(bytes.fromhex(content["public_key"]))
-        signature = bytes.fromhex(content["signature"])
-    except (ValueError, KeyError, TypeError, OSError):
-        return [f"{path.name} does not read as a signature"]
-    try:
-        (expected or carried).verify(signature, card)
-    except InvalidSignature:
-        return ["the signature does not fit card.json" + (" and the key given" if expected else "")]
-    return []
-
-
-def read_signing_key(path: str | Path) -> Ed25519PrivateKey:
-    """An Ed25519 private key in PEM (`adumbra keygen`, or openssl)."""
-    try:
-        key = serialization.load_pem_private_key(Path(path).read_bytes(), password=None)
-    except (OSError, ValueError, TypeError):
-        key = None
-    if not isinstance(key, Ed25519PrivateKey):
-        raise InputError("an Ed25519 private key in PEM", f"{path}", "make one with adumbra keygen FILE")
-    return key
-
-
-def read_public_key(path: str | Path) -> Ed25519PublicKey:
-    """An Ed25519 public key in PEM."""
-    try:
-        key = serialization.load_pem_public_key(Path(path).read_bytes())
-    except (OSError, ValueError, TypeError):
-        key = None
-    if not isinstance(key, Ed25519PublicKey):
-        raise InputError("an Ed25519 public key in PEM", f"{path}", "ask the signer for FILE.pub of adumbra keygen")
-    return key

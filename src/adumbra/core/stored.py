@@ -50,7 +50,7 @@ def load_arrays(file: Path) -> dict[str, NDArray[Any]]:
 def load_frame(file: Path) -> pl.DataFrame:
     """The rows of a Parquet file; ValueError or OSError if it is no whole one."""
     try:
-        return pl.read_parquet(file)
+        return pl.read_parquet(file, glob=False)  # a folder may be called a[b]
     except (pl.exceptions.PolarsError, MemoryError) as error:
         raise ValueError("no Parquet file") from error
     except BaseException as error:

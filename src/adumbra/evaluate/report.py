@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 from adumbra.answer.release import Release, load
 from adumbra.core.card import Card
 from adumbra.core.column import Column
-from adumbra.core.errors import InputError, Refused
+from adumbra.core.errors import InputError
 from adumbra.core.release import DATA
 from adumbra.core.schema import Schema
+from adumbra.core.signature import PublicKey
 from adumbra.core.space import GRID
 from adumbra.evaluate.axes import AxesCheck, check_axes
 from adumbra.evaluate.counts import CountsCheck, check_counts
@@ -136,6 +137,7 @@ def evaluate_release(
     *,
     delimiter: str | None = None,
     progress: Progress | None = None,
+    public_key: PublicKey | None = None,
 ) -> Evaluation:
     """Measure a release against the table it was made from.
 
@@ -146,8 +148,8 @@ def evaluate_release(
     Edge cases: without `test`, models are tested on a fixed quarter of the truth that the real and shuffled ones did
     not train on. `label` replaces the labels of the schema. Rows without a class are left out of training and testing;
     an empty number is where the release puts it. A class that the release lacks is predicted by nobody and counts as
-    missed. A changed folder is `Refused`; a table with other columns, an unknown or constant label is an
-    `InputError`.
+    missed. A changed folder, or one that the holder of `public_key` did not sign, is `Refused`; a table with other
+    columns, an unknown or constant label is an `InputError`.
 
     >>> import polars as pl
     >>> from adumbra import Budget, DPPro
@@ -160,8 +162,7 @@ def evaluate_release(
     """
     say = progress or (lambda step, done, total: None)
     opened = load(release.path if isinstance(release, Release) else release)
-    if problems := opened.verify():  # a changed file would be blamed on the mechanism
-        raise Refused("a folder as its card describes", "; ".join(problems), "get it again from its owner")
+    opened.demand(public_key)  # a changed file would be blamed on the mechanism
     schema = Schema.from_dict(opened.card.table_schema)
     source = _opened(truth, delimiter, schema, "the truth", "give the table that the release was made from")
     if "bands" in opened.card.parameters:

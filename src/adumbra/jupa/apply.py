@@ -19,9 +19,10 @@ from adumbra.core.card import CardSeed, UtilityCard
 from adumbra.core.errors import InputError
 from adumbra.core.randomness import Coins
 from adumbra.core.references import JUPA, RANDOMISED_RESPONSE
-from adumbra.core.release import DATA, DATA_CSV, ReleaseFolder, UtilityFolder, read_signing_key
+from adumbra.core.release import DATA, DATA_CSV, ReleaseFolder, UtilityFolder
+from adumbra.core.signature import read_signing_key
+from adumbra.core.tabular import Csv, csv_form, write_csv, write_parquet
 from adumbra.jupa import local
-from adumbra.jupa.card_text import utility_card_markdown
 from adumbra.jupa.model import JupaModel, batches_of
 from adumbra.privacy.ledger import Ledger
 from adumbra.publish import check_target, seal, staged
@@ -38,7 +39,7 @@ def apply_jupa(
     out: str | Path | None = None,
     *,
     ledger: Ledger | None = None,
-    csv: bool = False,
+    csv: Csv = False,
     signing_key: str | Path | None = None,
     name: str | None = None,
     delimiter: str | None = None,
@@ -59,6 +60,7 @@ def apply_jupa(
     """
     fitted = model if isinstance(model, JupaModel) else JupaModel.load(model)
     say = progress or _silent
+    csv = csv_form(csv)
     key = None if signing_key is None else read_signing_key(signing_key)
     if out is not None:
         check_target(Path(out))
@@ -93,11 +95,13 @@ def apply_jupa(
                     f"none of {total}",
                     "fit again with another --bandwidth or --most-steps, or with --keep-unreached; or use resample",
                 )
-            found.write_parquet(folder / DATA)
+            with (folder / DATA).open("wb") as parquet:
+                write_parquet(found, parquet)
             if csv:
-                found.write_csv(folder / DATA_CSV)
+                with (folder / DATA_CSV).open("wb") as text:
+                    write_csv(found, text, csv)
             card = _card(fitted, title, found.height, total, not_reached)
-            seal(folder, place, card, utility_card_markdown, key)
+            seal(folder, place, card, key)
     except BaseException:
         if out is None:
             shutil.rmtree(target.parent, ignore_errors=True)
@@ -111,7 +115,7 @@ def _laplace(
     name: str,
     target: Path,
     ledger: Ledger | None,
-    csv: bool,
+    csv: Csv,
     key: Any,
     say: Progress,
     tell: Callable[[str], None],

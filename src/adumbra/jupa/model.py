@@ -16,8 +16,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from adumbra.core.errors import InputError
+from adumbra.core.files import remove_leftovers
 from adumbra.core.randomness import Coins, CoinsLike, PublicSeed
 from adumbra.core.stored import load_arrays, load_frame
+from adumbra.core.tabular import write_parquet
 from adumbra.jupa.features import Features, Target
 from adumbra.jupa.promises import Words, words_of
 from adumbra.jupa.ranks import Public
@@ -193,7 +195,8 @@ class JupaModel:
                 "sha256": self.fingerprint(),
             }
             if self.records is not None:
-                self.records.write_parquet(partial / _RECORDS)
+                with (partial / _RECORDS).open("wb") as file:
+                    write_parquet(self.records, file)
             text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
             (partial / _MODEL).write_text(text, encoding="utf-8")
             check_target(place)
@@ -203,6 +206,7 @@ class JupaModel:
     def load(folder: str | Path) -> JupaModel:
         """Read a model back; it holds no code and no pickles."""
         path = Path(folder)
+        remove_leftovers(path.absolute().parent)
         try:
             content = json.loads((path / _MODEL).read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from adumbra.card_text import cell, files_section, one_line
 from adumbra.core.card import UtilityCard
+from adumbra.core.card_text import cell, code, files_section, one_line, prose
 
 __all__ = ["utility_card_markdown"]
 
@@ -14,23 +14,23 @@ def utility_card_markdown(card: UtilityCard) -> str:
     lines = [
         f"# Utility-aware release of {one_line(card.table)}",
         "",
-        f"> **{first}.** {rest}",
+        f"> **{prose(first)}.** {prose(rest)}",
         ">",
-        f"> To whom: {card.to_whom}",
+        f"> To whom: {prose(card.to_whom)}",
         "",
         "| | |",
         "|---|---|",
-        f"| what it is | {card.title} |",
+        f"| what it is | {prose(card.title)} |",
         f"| serves | {one_line(', '.join(card.utility['columns']))} ({len(card.utility['classes'])} classes) |",
         f"| hides | {one_line(', '.join(card.privacy['columns']))} ({len(card.privacy['classes'])} classes) |",
         f"| records | {card.rows} of {card.table_rows} |",
         *([f"| did not reach their class | {card.not_reached} |"] if card.release == "fine" else []),
-        f"| care | {card.caution} |",
+        f"| care | {prose(card.caution)} |",
         *([f"| epsilon of the label alone | {card.label_epsilon:g} |"] if card.label_epsilon is not None else []),
-        *(f"| {name.replace('_', ' ')} | {cell(value)} |" for name, value in _said(card)),
-        f"| public seed | `{card.seed.value}` ({card.seed.origin}) |",
-        f"| model hash | sha256 `{card.model_sha256}` |",
-        f"| release id | {card.release_id}, {card.created}, {card.library} |",
+        *(f"| {one_line(name.replace('_', ' '))} | {cell(value)} |" for name, value in _said(card)),
+        f"| public seed | {code(card.seed.value)} ({one_line(card.seed.origin)}) |",
+        f"| model hash | sha256 {code(card.model_sha256)} |",
+        f"| release id | {one_line(f'{card.release_id}, {card.created}, {card.library}')} |",
         "",
         "## What an adversary can do",
         "",
@@ -40,9 +40,9 @@ def utility_card_markdown(card: UtilityCard) -> str:
         "",
         "## References",
         "",
-        f"Proof: {card.theorem}.",
+        f"Proof: {prose(card.theorem)}.",
         "",
-        *(f"- {reference}" for reference in card.references),
+        *(f"- {prose(reference)}" for reference in card.references),
         "",
         *files_section(card.files),
     ]

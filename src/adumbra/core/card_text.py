@@ -1,13 +1,19 @@
-"""The card as a page people can read (card.md)."""
+"""The card as a page people can read (card.md).
+
+Names and values on a card come from its owner, and a card may come from anybody: whatever would be markup in Markdown
+or HTML is escaped, so that a table called `</td><script>` is shown as that and does nothing.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from adumbra.core.card import Card, CardNoise
+from adumbra.core.shown import shown
 
-__all__ = ["card_markdown", "cell", "files_section", "one_line"]
+__all__ = ["card_markdown", "cell", "code", "files_section", "one_line", "prose"]
 
 _ACCOUNTS = {
     "per-matrix": "holds for the published matrix, however it was chosen",
@@ -27,34 +33,34 @@ def card_markdown(card: Card) -> str:
     lines = [
         f"# Release of {one_line(card.table)}",
         "",
-        f"> **epsilon = {card.epsilon:g}, delta = {card.delta:g}**{mu}, unit **{card.unit}**, "
-        f"relation **{card.relation}**",
+        f"> **epsilon = {card.epsilon:g}, delta = {card.delta:g}**{mu}, unit **{one_line(card.unit)}**, "
+        f"relation **{one_line(card.relation)}**",
         ">",
-        f"> {card.promise}",
+        f"> {prose(card.promise)}",
         "",
         "| | |",
         "|---|---|",
-        f"| what it is | {card.releases} |",
+        f"| what it is | {prose(card.releases)} |",
         f"| {'rows' if domain is None else 'cells'} | {card.rows} |",
         *([] if card.table_rows == card.rows and domain is None else [f"| rows of the table | {table_rows} |"]),
-        f"| mechanism | {card.mechanism}: {card.title} |",
+        f"| mechanism | {one_line(card.mechanism)}: {prose(card.title)} |",
         *([f"| why this mechanism | {one_line(card.choice)} |"] if card.choice else []),
-        f"| care | {card.caution} |",
-        *(f"| {name} | {cell(value)} |" for name, value in card.parameters.items()),
+        f"| care | {prose(card.caution)} |",
+        *(f"| {one_line(name)} | {cell(value)} |" for name, value in card.parameters.items()),
     ]
     for line, noise in card.noise.items():
         lines += [
-            f"| noise on `{line}` | {noise.law}, {_deviations(noise)} |",
-            f"| sensitivity of `{line}` | {noise.sensitivity:.4g} ({_ACCOUNTS[noise.account]}) |",
+            f"| noise on {code(line)} | {one_line(noise.law)}, {_deviations(noise)} |",
+            f"| sensitivity of {code(line)} | {noise.sensitivity:.4g} ({_ACCOUNTS[noise.account]}) |",
             f"| sampler | integers on a grid of {noise.grid_step:.3g}; slack {noise.slack:.2g}, inside delta |",
         ]
     lines += [
         *_row_bound(card),
-        f"| public seed | `{card.seed.value}` ({card.seed.origin}) |",
-        f"| release | {card.release_id}, {card.created}, {card.library} |",
+        f"| public seed | {code(card.seed.value)} ({one_line(card.seed.origin)}) |",
+        f"| release | {one_line(f'{card.release_id}, {card.created}, {card.library}')} |",
         "",
         *(line for title, rows in card.tables.items() for line in _table(title, rows)),
-        *(f"![{name.rpartition('.')[0]}]({name})\n" for name in card.pictures),
+        *(f"![{name.rpartition('.')[0]}]({name})\n" for name in card.pictures if _FILE_NAME.fullmatch(name)),
         "## What it costs in other units",
         "",
         f"Epsilon of this same release at delta = {card.delta:g}:",
@@ -64,7 +70,9 @@ def card_markdown(card: Card) -> str:
     ]
     for key, cost in card.costs.items():
         unit, _, relation = key.partition("/")
-        lines.append(f"| {unit} | {relation} | {'none is finite' if cost is None else f'{cost:.4g}'} |")
+        lines.append(
+            f"| {one_line(unit)} | {one_line(relation)} | {'none is finite' if cost is None else f'{cost:.4g}'} |"
+        )
     lines += [
         "",
         "## What an analyst may ask",
@@ -73,11 +81,11 @@ def card_markdown(card: Card) -> str:
         "",
         "## How this differs from the paper",
         "",
-        card.differs,
+        prose(card.differs),
         "",
-        f"Theorem: {card.theorem}.",
+        f"Theorem: {prose(card.theorem)}.",
         "",
-        *(f"- {reference}" for reference in card.references),
+        *(f"- {prose(reference)}" for reference in card.references),
         "",
         *files_section(card.files),
     ]
@@ -91,7 +99,7 @@ def files_section(files: Mapping[str, str]) -> list[str]:
         "",
         "| file | sha256 |",
         "|---|---|",
-        *(f"| {name} | `{digest}` |" for name, digest in files.items()),
+        *(f"| {one_line(name)} | {code(digest)} |" for name, digest in files.items()),
         "",
         "Check them with `adumbra verify`.",
         "",
@@ -125,7 +133,7 @@ def _questions(card: Card) -> list[str]:
             "Anything that is asked of a table: its columns are those of the schema, and any tool reads it. Its rows "
             "are drawn, so a standard error worked out as if they were people is too small."
         ]
-    asked = ", ".join(f"`{answer}`" for answer in card.answers) + ": see `adumbra answer --help`."
+    asked = ", ".join(map(code, card.answers)) + ": see `adumbra answer --help`."
     if "domain" in card.parameters:
         return [asked]
     return [
@@ -141,7 +149,7 @@ def _deviations(noise: CardNoise) -> str:
         # what is measured of a histogram is a sum of counts
         units = "rows" if "measured" in noise.parts else "encoded units"
         return f"standard deviation {noise.standard_deviation:.4g} in {units}"
-    return "standard deviation " + ", ".join(f"{sd:.4g} on {part}" for part, sd in noise.parts.items())
+    return "standard deviation " + ", ".join(f"{sd:.4g} on {one_line(part)}" for part, sd in noise.parts.items())
 
 
 def cell(value: object) -> str:
@@ -153,10 +161,39 @@ def cell(value: object) -> str:
     if isinstance(value, list):
         return "; ".join(cell(item) for item in value)
     if isinstance(value, dict):
-        return ", ".join(f"{key} {cell(item)}" for key, item in value.items())
+        return ", ".join(f"{one_line(key)} {cell(item)}" for key, item in value.items())
     return f"{value:.4g}" if isinstance(value, float) else one_line(str(value))
 
 
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\.svg")
+"""A picture that may be shown: a file of the folder, and no address."""
+_MARKS = re.compile(
+    r"[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])|(?i:(?<=https)|(?<=http)|(?<=ftp))(?=:)|(?i:(?<=www))(?=\.)"
+)
+"""What Markdown would take for markup; an underscore inside a word is none. Addresses become no links."""
+_TAGS = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+
+
 def one_line(text: str) -> str:
-    """Names come from the owner; keep them from breaking the table."""
-    return " ".join(text.split()).replace("|", "\\|")
+    r"""A name or value of the owner as plain text in Markdown: it breaks no table and starts no markup.
+
+    >>> print(one_line("a|b"), one_line("</td><b>"), one_line("[x](javascript:y)"), one_line("patient_age"))
+    a\|b &lt;/td&gt;&lt;b&gt; \[x\](javascript:y) patient_age
+    """
+    plain = _MARKS.sub(r"\\\g<0>", shown(" ".join(text.split())))
+    return re.sub("[&<>]", lambda match: _TAGS[match[0]], plain)
+
+
+def code(text: str) -> str:
+    """A short value in the type of code; as plain text if it holds what would end the code or the cell."""
+    flat = shown(" ".join(text.split()))
+    return f"`{flat}`" if flat and not set(flat) & set("`|<&") else one_line(text)
+
+
+def prose(text: str) -> str:
+    """A sentence of the library's own, which may hold code: no other markup, whoever wrote the card."""
+    parts = " ".join(text.split()).split("`")
+    if len(parts) % 2 == 0:  # a mark without its fellow
+        parts = [text]
+    plain = "".join(one_line(f".{part}.")[1:-1] if i % 2 == 0 else code(part) for i, part in enumerate(parts))
+    return re.sub(r"^[#+=-]", r"\\\g<0>", plain)  # which would begin a heading or a list
