@@ -52,6 +52,7 @@ def card_markdown(card: Card) -> str:
         *_row_bound(card),
         f"| public seed | `{card.seed.value}` ({card.seed.origin}) |",
         f"| release | {card.release_id}, {card.created}, {card.library} |",
+        *([f"| ledger after the charge | `{card.ledger_head}` |"] if card.ledger_head else []),
         "",
         *(line for title, rows in card.tables.items() for line in _table(title, rows)),
         *(f"![{name.rpartition('.')[0]}]({name})\n" for name in card.pictures),
