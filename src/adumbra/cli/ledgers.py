@@ -76,7 +76,9 @@ def _words(entry: Entry) -> tuple[str, str]:
     if entry.kind == "withdrawal":
         return f"withdraws the cap of line {body['withdraws']}", ""
     stated = body["promise"] if entry.kind == "charge" else body
-    promise = f"epsilon {_short(stated.get('epsilon'))}, delta {_short(stated.get('delta'))}, {stated.get('neighbours')}"
+    promise = (
+        f"epsilon {_short(stated.get('epsilon'))}, delta {_short(stated.get('delta'))}, {stated.get('neighbours')}"
+    )
     if entry.kind == "cap":
         return "cap", promise
     return f"{body['mechanism']} {body['line']}, release {body['release_id']}", promise
@@ -237,7 +239,9 @@ def cap(
     book = _book(ledger, schema)
     if epsilon is None:
         receipt = book.remove_cap(table, neighbours if line is None else None, line=line)
-        done: dict[str, Any] = {"withdrawn": True} | ({"line": line} if line else {"unit": unit.value, "relation": relation.value})
+        done: dict[str, Any] = {"withdrawn": True} | (
+            {"line": line} if line else {"unit": unit.value, "relation": relation.value}
+        )
         text = f"cap for {table} withdrawn: {neighbours if line is None else f'line {line}'}"
     else:
         receipt = book.set_cap(table, neighbours, epsilon, delta)

@@ -163,7 +163,7 @@ class Schema:
 
     @staticmethod
     def parse(text: str, folder: Path | None = None) -> Schema:
-        """Read the text of a schema file (TOML). Paths in it are meant from `folder`; without one they must be whole."""
+        """Read the text of a schema file (TOML). A path in it is meant from `folder`; without one it must be whole."""
         try:
             data = tomllib.loads(text.removeprefix("\ufeff"))
         except tomllib.TOMLDecodeError as error:

@@ -130,13 +130,16 @@ def read(sequence: object, line: object, digest: object) -> Line:
         return Unreadable(number, "it is empty or far too long")
     try:
         body = json.loads(line) if isinstance(line, str) else None
+    except _DAMAGE:
+        body = None
+    is_cap = isinstance(body, dict) and body.get("kind") == "cap"
+    try:
         json.dumps(body, ensure_ascii=False, allow_nan=False).encode()  # else it could not be shown
     except _DAMAGE:
-        return Unreadable(number, "it is no JSON in UTF-8 that adumbra writes")
+        return Unreadable(number, "it holds what is no number or no text in UTF-8", is_cap)
     if not isinstance(body, dict):
-        return Unreadable(number, "it is no JSON in UTF-8 that adumbra writes")
+        return Unreadable(number, "it is no JSON object")
     inside, common = body.pop("sequence", None), {key: body.pop(key, None) for key in ("kind", *_TEXTS)}
-    is_cap = common["kind"] == "cap"
     if inside != sequence or isinstance(inside, bool):
         return Unreadable(number, "it holds another number than its own", is_cap)
     if common["kind"] not in _KINDS:

@@ -35,11 +35,14 @@ def of_the_user() -> Path:
     """One ledger per user, in the state directory of the system; refused while one of the old default stands here."""
     import platformdirs
 
-    folder = platformdirs.user_state_path("adumbra", appauthor=False)
+    try:
+        folder = platformdirs.user_state_path("adumbra", appauthor=False)
+    except RuntimeError:  # so newer versions say that there is no home
+        folder = Path()
     if not folder.is_absolute():
         raise InputError(
-            "a home for the ledger of this user",
-            f"{folder}, which is no whole path",
+            "a home folder for the ledger of this user",
+            "none with a whole path",
             f"set HOME or XDG_STATE_HOME to a whole path, or name the ledger with --ledger or ${VARIABLE}",
         )
     path = folder / "ledger.db"
