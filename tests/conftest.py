@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Callable
@@ -78,12 +79,24 @@ class Home:
         return [p.name for p in self.path.iterdir() if p.name.startswith(".") or "partial" in p.name]
 
 
+@pytest.fixture(scope="session")
+def nobodys_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("state")
+
+
+@pytest.fixture(autouse=True)
+def no_ledger_of_the_user(nobodys_state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a test runs, it finds no ledger of the person who runs it, and leaves none."""
+    monkeypatch.delenv("ADUMBRA_LEDGER", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(nobodys_state / secrets.token_hex(8)))
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ADUMBRA_LEDGER", raising=False)
     monkeypatch.setenv("COLUMNS", "200")
     found = Home(tmp_path, tmp_path / "t.csv", tmp_path / "s.toml", tmp_path / "adumbra-ledger.db")
+    monkeypatch.setenv("ADUMBRA_LEDGER", str(found.ledger))
     found.write("t.csv", TABLE)
     found.write("s.toml", SCHEMA)
     return found

@@ -182,7 +182,7 @@ def test_plan_for_people(cli: Cli) -> None:
 def test_release_prints_the_card_it_wrote(cli: Cli, home: Home) -> None:
     result = release(cli, "r", "--csv")
     assert result.out.startswith("# Release of patients")
-    assert "released to r; charged to adumbra-ledger.db, table patients" in result.err
+    assert f"released to r; charged to {home.ledger}, table patients" in result.err
     names = {p.name for p in (home.path / "r").iterdir()}
     assert names == {"card.json", "card.md", "data.csv", "data.parquet", "model.npz"}
     assert home.charges() == 1
@@ -493,7 +493,7 @@ def test_ledger_show_and_check(cli: Cli, home: Home) -> None:
 
 
 def test_the_ledger_is_found_by_option_then_environment(cli: Cli, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ADUMBRA_LEDGER", "named.db")
+    monkeypatch.setenv("ADUMBRA_LEDGER", str(home.path / "named.db"))
     release(cli, "a")
     release(cli, "b", "--ledger", "given.db")
     assert not home.ledger.exists()

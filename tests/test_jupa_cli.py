@@ -89,11 +89,13 @@ def test_laplace_is_differentially_private_and_charged(cli: Cli, tables: Path) -
     assert cli("jupa", "fit", "public.csv", *TARGETS, "--release", "laplace", "--epsilon", "2", "--out", "m").code == 0
     done = cli("jupa", "apply", "m", "unlabelled.parquet", "--out", "r", "--json")
     assert done.code == 0, done.err
+    assert "new ledger" in done.err
     card = json.loads(done.out)
     assert (card["epsilon"], card["delta"], card["mechanism"], card["unit"]) == (2.0, 0.0, "noisy_rows", "row")
     assert isinstance(open_folder("r"), ReleaseFolder)
     (entry,) = json.loads(cli("ledger", "show", "--json").out)["entries"]
     assert entry["body"]["mechanism"] == "noisy_rows"
+    assert entry["hash"] == card["ledger_head"]
 
 
 def test_a_release_that_needs_the_label_says_so_and_one_that_does_not_never_reads_it(cli: Cli, tables: Path) -> None:

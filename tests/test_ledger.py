@@ -146,6 +146,16 @@ def test_an_event_without_a_row_bound_meets_a_row_cap_as_infinite(ledger: Ledger
         charge(ledger, Event("laplace", 1.0, {"cell/replace": 0.01}))
 
 
+@pytest.mark.parametrize("unit", ["row", "cell"])
+def test_a_past_charge_without_a_bound_meets_a_cap_as_infinite(ledger: Ledger, unit: str) -> None:
+    """However small the new charge and however large the cap that was set after it."""
+    other = "cell/replace" if unit == "row" else "row/replace"
+    charge(ledger, Event("laplace", 1.0, {other: 0.01}))
+    ledger.set_cap("patients", Neighbours.parse(f"{unit}/replace"), 1e9, 1e-6)
+    with pytest.raises(Refused, match="inf is already spent"):
+        charge(ledger, Event("laplace", 1e6, {"row/replace": 1.0, "cell/replace": 0.1}))
+
+
 def test_the_newest_cap_holds_and_every_kind_of_neighbours_has_its_own(ledger: Ledger) -> None:
     ledger.set_cap("patients", ROW, 0.1, 0.0)
     with pytest.raises(Refused):

@@ -59,6 +59,7 @@ from tests import (
     test_accounting,
     test_answers,
     test_architecture,
+    test_cap_matrix,
     test_coins,
     test_contract,
     test_cost_table,
@@ -465,6 +466,16 @@ def refusal_swallowed(patch):
 def cap_checks_each_release_alone(patch):
     real = adumbra.privacy.ledger._check_cap
     patch.setattr(adumbra.privacy.ledger, "_check_cap", lambda cap, table, spent, asked: real(cap, table, [], asked))
+
+
+def cap_ignores_charges_without_a_bound(patch):
+    """A past release that no epsilon bounds for the cap's neighbours counts as if it had cost nothing."""
+    real = adumbra.privacy.ledger._check_cap
+
+    def forgiving(cap, table, spent, asked):
+        real(cap, table, [event for event in spent if event.bound(cap.cap.neighbours) is not None], asked)
+
+    patch.setattr(adumbra.privacy.ledger, "_check_cap", forgiving)
 
 
 def class_sizes_taken_for_public(patch):
@@ -1242,6 +1253,18 @@ CASES = [
     bug(refusal_swallowed, test_review.test_a_refused_charge_cannot_be_passed_by),
     bug(owner_rehearses_the_real_table, test_only_audits_measure_without_a_charge),
     bug(cap_checks_each_release_alone, test_ledger.test_the_composition_counts_not_each_release),
+    bug(cap_checks_each_release_alone, test_cap_matrix.test_a_cap_counts_every_past_charge, "gaussian", "all"),
+    bug(
+        cap_ignores_charges_without_a_bound,
+        test_ledger.test_a_past_charge_without_a_bound_meets_a_cap_as_infinite,
+        "row",
+    ),
+    bug(
+        cap_ignores_charges_without_a_bound,
+        test_cap_matrix.test_a_cap_counts_every_past_charge,
+        "fresh",
+        "only cell/zero-out",
+    ),
     bug(dearest_event_stands_for_all, test_accounting.test_gaussian_answers_compose_as_one, 1.0, 1e-6),
     bug(dearest_event_stands_for_all, test_ledger.test_the_composition_counts_not_each_release),
     bug(line_spent_twice, test_meter.test_a_line_is_spent_once_and_answers_are_read_once),

@@ -58,7 +58,8 @@ def release(
     """Release a table privately.
 
     Guarantee: what comes back is (epsilon, delta) differentially private for the budget's unit and relation;
-    the card says so in words. The ledger, if given, is charged before any noisy number exists.
+    the card says so in words. The ledger that is given, or that the schema names, is charged before any noisy number
+    exists; without either nothing is recorded.
 
     Edge cases: bad input raises `InputError` and spends nothing; a full budget raises `Refused` and spends nothing.
     `table` is a pandas, polars or pyarrow frame or a path; `release.table` comes back in the same library. `out`
@@ -78,6 +79,8 @@ def release(
     """
     form = csv_form(csv)
     job = _job(table, schema, mechanism, budget, seed, row_bound, name)
+    if ledger is None and job.schema.table.ledger is not None:
+        ledger = Ledger(job.schema.table.ledger)
     folder, _ = pipeline.release(
         job,
         None if out is None else Path(out),

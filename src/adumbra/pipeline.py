@@ -38,7 +38,7 @@ from adumbra.core.space import Space
 from adumbra.core.sums import RowsAndGram
 from adumbra.core.tabular import Csv
 from adumbra.core.validation import positive
-from adumbra.privacy.ledger import Ledger
+from adumbra.privacy.ledger import Ledger, Receipt
 from adumbra.privacy.meter import Calibration, Meter, calibrated, check_countable, preview_sd
 from adumbra.publish import Facts, costs_of, publish
 from adumbra.table.bound import clip_rows, kept_for_next_time, regrouped
@@ -199,13 +199,14 @@ def release(
     notes = OwnerNotes()
 
     charged: dict[str, Event] = {}
+    receipts: list[Receipt] = []
 
     def till(line: str, event: Event) -> None:
         # All lines are charged together with the first: a cap cannot refuse the second look after the first was paid.
         if not charged:
             events = {name: c.event for name, c in planned.calibrations.items()} | {line: event}
             if ledger is not None:
-                ledger.charge(
+                receipts[:] = ledger.charge(
                     table=job.name,
                     release_id=release_id,
                     mechanism=job.mechanism.name,
@@ -225,7 +226,7 @@ def release(
             draft = job.mechanism.run(meter, job.setting)
             for done in publication.rows(draft):
                 progress("releasing", done, rows)
-            publication.finish(draft, meter.done)
+            publication.finish(draft, meter.done, receipts[-1].hash if receipts else None)
     except BaseException:
         if out is None:
             shutil.rmtree(target.parent, ignore_errors=True)

@@ -117,14 +117,14 @@ class Publication:
         elif not some and names is not None:
             yield pl.DataFrame({name: np.empty(0) for name in names})
 
-    def finish(self, draft: Draft, measured: Mapping[str, Calibration]) -> None:
+    def finish(self, draft: Draft, measured: Mapping[str, Calibration], ledger_head: str | None) -> None:
         """Write arrays, card and signature, then rename the folder into place."""
         if draft.arrays:
             # noise does not compress
             np.savez(self._folder / MODEL, allow_pickle=False, **draft.arrays)
         for name, picture in draft.pictures.items():
             (self._folder / name).write_text(picture(), encoding="utf-8")
-        card = _card(self._facts, measured, draft, self.written)
+        card = _card(self._facts, measured, draft, self.written).model_copy(update={"ledger_head": ledger_head})
         seal(self._folder, self._target, card, self._signing_key)
 
 

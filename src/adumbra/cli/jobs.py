@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from adumbra.cli.ledgers import LedgerOption, existing, path_of
+from adumbra.cli.ledgers import LedgerOption, begun, book_of
 from adumbra.cli.output import Reporter, emit, emit_json, note, print_markdown
 from adumbra.core.errors import InputError
 from adumbra.core.files import new_file
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from adumbra.core.schema import Schema
     from adumbra.core.tabular import Csv
     from adumbra.pipeline import Job, OwnerNotes
 
@@ -190,7 +191,7 @@ def basis(
 def _job(
     ctx: typer.Context,
     table: str,
-    schema_file: Path,
+    declared: Schema,
     epsilon: float,
     delta: float,
     mechanism: str | None,
@@ -206,7 +207,6 @@ def _job(
 ) -> Job:
     from adumbra import pipeline
     from adumbra.core.randomness import PublicSeed
-    from adumbra.core.schema import Schema
     from adumbra.mechanisms.catalogue import DEFAULT, build
     from adumbra.table.read import open_table
 
@@ -216,7 +216,6 @@ def _job(
             parameters[key] = value
     budget = Budget(epsilon, delta, unit, relation)
     chosen = build(DEFAULT if mechanism is None else mechanism, parameters)
-    declared = Schema.load(schema_file)
     public = None if seed is None else PublicSeed.given(seed)
     source = open_table(table, delimiter=delimiter)
     return pipeline.prepare(
@@ -260,18 +259,23 @@ def plan(
     """Dry run: what would be measured, with which noise and cost. Reads shape and schema, never values."""
     from adumbra import pipeline
     from adumbra.cli.plans import plan_facts, print_plan
+    from adumbra.core.schema import Schema
 
+    declared = Schema.load(schema)
+    book = book_of(ledger, declared)
     with Reporter() as reporter:
         job = _job(
-            ctx, table, schema, epsilon, delta, mechanism, unit, relation, row_bound, seed, label, rows, delimiter,
+            ctx, table, declared, epsilon, delta, mechanism, unit, relation, row_bound, seed, label, rows, delimiter,
             name, reporter,
         )  # fmt: skip
         planned = pipeline.plan(job)
-    facts = plan_facts(planned, existing(ledger))
+    facts = plan_facts(planned, book, begun(book))
     if json:
         emit_json(facts)
     else:
         print_plan(facts)
+    if facts["ledger_is_new"]:
+        note(f"new ledger {book.path}: a release would begin it")
 
 
 def release(
@@ -299,17 +303,18 @@ def release(
     """Release the table: charge the ledger, measure with noise, write a folder that may be published."""
     from adumbra import pipeline
     from adumbra.core.card_text import card_markdown
+    from adumbra.core.schema import Schema
     from adumbra.core.signature import read_signing_key
-    from adumbra.privacy.ledger import Ledger
     from adumbra.publish import check_target
 
     check_target(out)
     key = None if sign is None else read_signing_key(sign)
-    book = Ledger(path_of(ledger))
+    declared = Schema.load(schema)
+    book = book_of(ledger, declared)
     try:
         with Reporter() as reporter:
             job = _job(
-                ctx, table, schema, epsilon, delta, mechanism, unit, relation, row_bound, seed, label, rows,
+                ctx, table, declared, epsilon, delta, mechanism, unit, relation, row_bound, seed, label, rows,
                 delimiter, name, reporter,
             )  # fmt: skip
             folder, owner = pipeline.release(

@@ -6,127 +6,250 @@ import dataclasses
 import math
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adumbra.cli.output import emit, emit_json, print_table
+from adumbra.cli.output import emit, emit_json, note, print_table
 from adumbra.core.errors import InputError, Refused
 from adumbra.core.guarantee import DEFAULT_DELTA, Neighbours, Relation, Unit
+from adumbra.core.validation import between
 
 if TYPE_CHECKING:
-    from adumbra.privacy.ledger import Entry, Ledger
+    from adumbra.core.schema import Schema
+    from adumbra.privacy.ledger import Entry, Ledger, Report, Unreadable
 
-__all__ = ["LedgerOption", "app", "existing", "path_of"]
+__all__ = ["LedgerOption", "app", "begun", "book_of"]
 
 app = typer.Typer(help="What has been spent on a table; whether the record is whole.", no_args_is_help=True)
 
 LedgerOption = Annotated[
-    Path | None, typer.Option(help="ledger file; default: $ADUMBRA_LEDGER, else adumbra-ledger.db here")
+    Path | None,
+    typer.Option(help="ledger file; default: [table] ledger of the schema, $ADUMBRA_LEDGER, else one per user"),
 ]
+OfSchemaOption = Annotated[Path | None, typer.Option("--schema", help="schema.toml whose [table] ledger is meant")]
 TableOption = Annotated[str | None, typer.Option(help="only this table")]
 JsonOption = Annotated[bool, typer.Option("--json", help="machine-readable output")]
 
 
-def path_of(ledger: Path | None) -> Path:
-    """The ledger in force."""
-    return ledger or Path(os.environ.get("ADUMBRA_LEDGER") or "adumbra-ledger.db")
+def book_of(named: Path | None, schema: Schema | None = None) -> Ledger:
+    """The ledger in force: the one named, else the schema's, else that of the environment or of this user.
 
-
-def _book(ledger: Path | None) -> Ledger:
+    The schema comes before the environment because it belongs to the table: a cap set for a table holds for whoever
+    releases it, from whichever account or folder.
+    """
     from adumbra.privacy.ledger import Ledger
 
-    return Ledger(path_of(ledger))
+    declared = None if schema is None else schema.table.ledger
+    chosen = named or declared
+    return Ledger.default(on_new=_announce) if chosen is None else Ledger(chosen, on_new=_announce)
 
 
-def existing(ledger: Path | None) -> Ledger | None:
-    """The ledger in force if it has been begun."""
-    return _book(ledger) if os.path.lexists(path_of(ledger)) else None
+def _announce(path: Path) -> None:
+    note(f"new ledger {path}: nothing that was spent before is known to it")
+
+
+def begun(book: Ledger) -> bool:
+    """Whether the ledger is there already."""
+    return os.path.lexists(book.path)
+
+
+def _book(named: Path | None, schema_file: Path | None) -> Ledger:
+    if named is not None or schema_file is None:
+        return book_of(named)
+    from adumbra.core.schema import Schema
+
+    return book_of(None, Schema.load(schema_file))
 
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def _short(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)  # a damaged line may hold anything
+
+
 def _words(entry: Entry) -> tuple[str, str]:
     """What a line did and what it promised, for people."""
     body = entry.body
+    if entry.kind == "withdrawal":
+        return f"withdraws the cap of line {body['withdraws']}", ""
     stated = body["promise"] if entry.kind == "charge" else body
-    promise = f"epsilon {stated['epsilon']:g}, delta {stated['delta']:g}, {stated['neighbours']}"
+    promise = (
+        f"epsilon {_short(stated.get('epsilon'))}, delta {_short(stated.get('delta'))}, {stated.get('neighbours')}"
+    )
     if entry.kind == "cap":
         return "cap", promise
     return f"{body['mechanism']} {body['line']}, release {body['release_id']}", promise
 
 
+def _shown(line: Entry | Unreadable) -> tuple[object, ...]:
+    from adumbra.privacy.ledger import Unreadable
+
+    if isinstance(line, Unreadable):
+        return (line.sequence, "", "unreadable", "", line.why, "")
+    return (line.sequence, line.time, line.kind, line.table, *_words(line))
+
+
+def _totals(report: Report, table: str | None, delta: float) -> dict[str, dict[str, float | None]] | None:
+    """Epsilon of each table for every unit and relation; None for a ledger whose totals cannot be trusted."""
+    from adumbra.privacy.accounting import epsilon_of
+
+    if report.problems:
+        return None
+    events: dict[str, list[Any]] = {}
+    for entry in report.entries:
+        if table in (None, entry.table):
+            events.setdefault(entry.table, []).extend([] if entry.event is None else [entry.event])
+    return {
+        name: {str(n): _finite(epsilon_of(found, n, delta)) for n in Neighbours.every()}
+        for name, found in sorted(events.items())
+    }
+
+
 @app.command()
 def show(
     ledger: LedgerOption = None,
+    schema: OfSchemaOption = None,
     table: TableOption = None,
     delta: Annotated[float, typer.Option(help="delta at which epsilon is derived")] = DEFAULT_DELTA,
     json: JsonOption = False,
 ) -> None:
-    """Every charge, and the total epsilon at any delta for each unit and relation."""
-    book = _book(ledger)
-    entries = book.entries(table)
-    if table is not None and not entries:
-        raise InputError("a table of the ledger", f"{table!r}", f"use one of: {', '.join(book.tables()) or 'none yet'}")
-    totals = {
-        name: {str(n): _finite(book.spent(name, n, delta)) for n in Neighbours.every()}
-        for name in ([table] if table else book.tables())
-    }
+    """Check the chain; list every charge, and the total epsilon at any delta for each unit and relation."""
+    from adumbra.privacy.ledger import Entry
+
+    between(0.0, 1.0, "give a delta below 1, for example 1e-6", delta=delta)
+    report = _book(ledger, schema).report()
+    totals = _totals(report, table, delta)
+    if totals is not None and table is not None and table not in totals:
+        known = ", ".join(sorted({e.table for e in report.entries})) or "none yet"
+        raise InputError("a table of the ledger", f"{table!r}", f"use one of: {known}")
+    # a line that cannot be read may be about this table too
+    lines = [line for line in report.lines if not isinstance(line, Entry) or table in (None, line.table)]
     if json:
-        emit_json({"delta": delta, "entries": [dataclasses.asdict(e) for e in entries], "totals": totals})
-        return
-    print_table(
-        "charges and caps",
-        ("line", "time", "kind", "table", "what", "promise"),
-        [(e.sequence, e.time, e.kind, e.table, *_words(e)) for e in entries],
-    )
-    print_table(
-        f"spent, at delta = {delta:g}",
-        ("table", "unit/relation", "epsilon"),
-        [
-            (name, key, "no finite epsilon" if value is None else value)
-            for name, costs in totals.items()
-            for key, value in costs.items()
-        ],
+        emit_json(
+            {
+                "delta": delta,
+                "whole": not report.problems,
+                "problems": report.problems,
+                "entries": [dataclasses.asdict(line) for line in lines],
+                "totals": totals,
+            }
+        )
+    else:
+        head = ("line", "time", "kind", "table", "what", "promise")
+        print_table("charges and caps", head, [_shown(line) for line in lines])
+    if totals is None:
+        raise _not_whole(report.problems)
+    if not json:
+        print_table(
+            f"spent, at delta = {delta:g}",
+            ("table", "unit/relation", "epsilon"),
+            [
+                (name, key, "no finite epsilon" if value is None else value)
+                for name, costs in totals.items()
+                for key, value in costs.items()
+            ],
+        )
+        emit(f"whole: {len(report.lines)} lines, chain unbroken\n")
+
+
+def _not_whole(problems: list[str]) -> Refused:
+    return Refused(
+        "a whole ledger", "; ".join(problems), "trust no total of it; mend what is named, or go back to a whole copy"
     )
 
 
 @app.command()
-def check(ledger: LedgerOption = None, json: JsonOption = False) -> None:
-    """Verify the hash chain: finds any edited, removed or reordered line."""
-    book = _book(ledger)
-    problems = book.check()
+def check(
+    ledger: LedgerOption = None,
+    schema: OfSchemaOption = None,
+    expect: Annotated[
+        list[str] | None, typer.Option(help="ledger hash of a card, which must be a line's; may be repeated")
+    ] = None,
+    expect_card: Annotated[
+        list[Path] | None, typer.Option(help="release folder, whose charge must be a line; may be repeated")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Verify the hash chain: finds any edited, removed or reordered line; with --expect, an older copy too."""
+    book = _book(ledger, schema)
+    cards = dict(_card_head(folder) for folder in expect_card or [])
+    wanted = [*(expect or []), *cards]
+    problems = book.check(expect=wanted)
+    entries = book.report().entries
+    problems += [
+        f"line {e.sequence} is not the charge of release {cards[e.hash]}"
+        for e in entries
+        if e.hash in cards and e.body.get("release_id") != cards[e.hash]
+    ]
+    found = {e.hash: e.sequence for e in entries if e.hash in [text.strip().lower() for text in wanted]}
     if json:
-        emit_json({"ledger": str(book.path), "whole": not problems, "problems": problems})
+        facts: dict[str, Any] = {"ledger": str(book.path), "whole": not problems, "problems": problems}
+        emit_json(facts | {"lines": len(entries), "head": entries[-1].hash if entries else None, "expected": found})
     if problems:
         raise Refused(
-            "an unbroken ledger",
+            "an unbroken ledger" + (" with the lines expected" if wanted else ""),
             "; ".join(problems),
-            "restore the ledger from a backup; trust no total of it",
+            "trust no total of it; restore the newest copy, or find the ledger that the releases were charged to",
         )
     if not json:
-        emit(f"whole: {len(book.entries())} lines, chain unbroken\n")
+        emit(f"whole: {len(entries)} lines, chain unbroken\n")
+        for text, sequence in found.items():
+            emit(f"pinned up to line {sequence}: {text}\n")
+
+
+def _card_head(folder: Path) -> tuple[str, str]:
+    """The hash and the release that a card names."""
+    from adumbra.core.card import Card
+    from adumbra.core.release import open_folder
+
+    card = open_folder(folder).card
+    if not isinstance(card, Card) or card.ledger_head is None:
+        raise InputError(
+            "a release that was charged to a ledger, with its hash on the card",
+            f"{folder}, which names none",
+            "it was made without a ledger or by an earlier version: keep a hash of `ledger check --json` instead",
+        )
+    return card.ledger_head, card.release_id
 
 
 @app.command()
 def cap(
     table: Annotated[str, typer.Argument(help="table name as in ledger show", metavar="NAME")],
-    epsilon: Annotated[float, typer.Option(help="never spend more than this in all")],
+    epsilon: Annotated[float | None, typer.Option(help="never spend more than this in all")] = None,
     delta: Annotated[float, typer.Option(help="delta at which it is measured")] = DEFAULT_DELTA,
     unit: Annotated[Unit, typer.Option(help="row or cell")] = Unit.ROW,
     relation: Annotated[Relation, typer.Option(help="replace, zero-out or add-remove")] = Relation.REPLACE,
+    remove: Annotated[bool, typer.Option("--remove", help="withdraw the cap of this unit and relation")] = False,
+    line: Annotated[int | None, typer.Option(help="with --remove: the cap of this line, readable or not")] = None,
     ledger: LedgerOption = None,
+    schema: OfSchemaOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Set a cap: releases that would exceed it are refused before anything is measured."""
-    neighbours = Neighbours(unit, relation)
-    receipt = _book(ledger).set_cap(table, neighbours, epsilon, delta)
-    if json:
-        emit_json(
-            {"table": table, "epsilon": epsilon, "delta": delta, "unit": unit.value, "relation": relation.value}
-            | dataclasses.asdict(receipt)
+    """Set, replace or withdraw a cap: releases that would exceed it are refused before anything is measured."""
+    if (epsilon is None) != remove or (line is not None and not remove):
+        raise InputError(
+            "--epsilon to set a cap, or --remove (with --line, for one line) to withdraw it",
+            "both or neither" if line is None else "--line without --remove",
+            "leave one out",
         )
+    neighbours = Neighbours(unit, relation)
+    book = _book(ledger, schema)
+    if epsilon is None:
+        receipt = book.remove_cap(table, neighbours if line is None else None, line=line)
+        done: dict[str, Any] = {"withdrawn": True} | (
+            {"line": line} if line else {"unit": unit.value, "relation": relation.value}
+        )
+        text = f"cap for {table} withdrawn: {neighbours if line is None else f'line {line}'}"
     else:
-        emit(f"cap for {table}: epsilon {epsilon:g} at delta {delta:g}, {neighbours}\n")
+        receipt = book.set_cap(table, neighbours, epsilon, delta)
+        done = {"epsilon": epsilon, "delta": delta, "unit": unit.value, "relation": relation.value}
+        text = f"cap for {table}: epsilon {epsilon:g} at delta {delta:g}, {neighbours}"
+        if not book.events(table):
+            note(f"nothing was charged to {table} in {book.path} yet: mind the spelling")
+    if json:
+        emit_json({"table": table} | done | dataclasses.asdict(receipt))
+    else:
+        emit(text + "\n")

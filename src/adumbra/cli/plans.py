@@ -14,12 +14,12 @@ from adumbra.privacy.ledger import Ledger
 __all__ = ["plan_facts", "print_plan"]
 
 
-def plan_facts(plan: Plan, ledger: Ledger | None) -> dict[str, Any]:
-    """Everything a plan says, as plain values."""
+def plan_facts(plan: Plan, ledger: Ledger, begun: bool) -> dict[str, Any]:
+    """Everything a plan says, as plain values; a ledger that is not begun holds nothing."""
     job, promise = plan.job, plan.job.promise
     key = str(promise.neighbours)
     events = {line: calibration.event for line, calibration in plan.calibrations.items()}
-    spent = ledger.events(job.name) if ledger is not None else []
+    spent = ledger.events(job.name) if begun else []
     after = epsilon_of([*spent, *events.values()], promise.neighbours, promise.delta)
     bound = job.space.row_bound
     return {
@@ -51,6 +51,8 @@ def plan_facts(plan: Plan, ledger: Ledger | None) -> dict[str, Any]:
         ],
         "outlook": dict(job.mechanism.outlook(job.setting, promise, events)),
         "costs": dict(plan.costs),
+        "ledger": str(ledger.path),
+        "ledger_is_new": not begun,
         "ledger_charges_before": len(spent),
         "ledger_epsilon_after": after if math.isfinite(after) else None,
     }
@@ -72,6 +74,7 @@ def print_plan(facts: dict[str, Any]) -> None:
             ("seed", facts["seed"]),
             ("row bound", "none given" if facts["row_bound"] is None
              else f"{facts['row_bound']:g} in encoded units"),
+            ("ledger", facts["ledger"] + (" (new)" if facts["ledger_is_new"] else "")),
         ],
     )  # fmt: skip
     print_table(

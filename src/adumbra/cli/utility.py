@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adumbra.cli.jobs import DelimiterOption, FormulaOption, JsonOption, NameOption, SeedOption, csv_of
-from adumbra.cli.ledgers import LedgerOption, path_of
+from adumbra.cli.ledgers import LedgerOption, book_of
 from adumbra.cli.output import Reporter, emit, emit_data, emit_json, note, print_markdown, print_table
 from adumbra.core.errors import InputError
 from adumbra.core.files import new_file
@@ -176,13 +176,12 @@ def apply(
     from adumbra.core.utility_card_text import utility_card_markdown
     from adumbra.jupa.apply import apply_jupa
     from adumbra.jupa.model import JupaModel
-    from adumbra.privacy.ledger import Ledger
     from adumbra.publish import check_target
 
     check_target(out)
     fitted = JupaModel.load(model)
     private = fitted.recipe.release == "laplace"
-    book = Ledger(path_of(ledger)) if private or ledger is not None else None
+    book = book_of(ledger) if private or ledger is not None else None
     owner: list[str] = []
     try:
         with Reporter("records") as reporter:

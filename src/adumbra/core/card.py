@@ -83,6 +83,8 @@ class Card(_Frozen):
     references: tuple[str, ...]
     bibtex: tuple[str, ...]
     table_schema: dict[str, Any]
+    ledger_head: str | None = None
+    """Hash of the ledger up to and including this release's charge; None where it was charged to none."""
     files: dict[str, str]
 
     @property

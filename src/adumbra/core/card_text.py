@@ -58,6 +58,7 @@ def card_markdown(card: Card) -> str:
         *_row_bound(card),
         f"| public seed | {code(card.seed.value)} ({one_line(card.seed.origin)}) |",
         f"| release | {one_line(f'{card.release_id}, {card.created}, {card.library}')} |",
+        *([f"| ledger after the charge | {code(card.ledger_head)} |"] if card.ledger_head else []),
         "",
         *(line for title, rows in card.tables.items() for line in _table(title, rows)),
         *(f"![{name.rpartition('.')[0]}]({name})\n" for name in card.pictures if _FILE_NAME.fullmatch(name)),

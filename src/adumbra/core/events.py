@@ -111,7 +111,10 @@ class Event:
             noise=data["noise"],
             scale=float(data["scale"]),
             sensitivity={k: float(v) for k, v in data["sensitivity"].items()},
-            fresh={k: FreshProjection(**v) for k, v in data.get("fresh", {}).items()},
+            fresh={
+                k: FreshProjection(int(v["dimension"]), float(v["distance"]), float(v["rounding"]))
+                for k, v in data.get("fresh", {}).items()
+            },
             slack=float(data["slack"]),
             numbers=int(data.get("numbers", 0)),
         )

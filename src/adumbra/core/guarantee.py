@@ -59,6 +59,26 @@ class Neighbours:
         return Neighbours(Unit(unit), Relation(relation))
 
     @staticmethod
+    def of(given: Neighbours | str) -> Neighbours:
+        """Neighbours, or their name, as a caller gave them; anything else is refused.
+
+        >>> Neighbours.of("row/replace") == Neighbours.of(Neighbours(Unit.ROW, Relation.REPLACE))
+        True
+        """
+        try:
+            if isinstance(given, Neighbours):
+                return Neighbours(Unit(given.unit), Relation(given.relation))
+            if isinstance(given, str):
+                return Neighbours.parse(given)
+        except ValueError:
+            pass
+        raise InputError(
+            "neighbours: a unit and a relation",
+            f"{given!r}"[:80],
+            f"use one of: {', '.join(map(str, Neighbours.every()))}",
+        )
+
+    @staticmethod
     def every() -> tuple[Neighbours, ...]:
         """Every meaningful combination, strongest promise first."""
         return tuple(

@@ -21,19 +21,25 @@ from adumbra.core.column import COLUMN_KEYS, Column, heading, nearest, repeated,
 from adumbra.core.errors import InputError
 from adumbra.core.guarantee import Unit
 from adumbra.core.space import GRID, HALF, MOST_LEVELS, Block, Kind, Space
+from adumbra.core.validation import written
 
 __all__ = ["Schema", "TableInfo"]
 
-_TABLE_KEYS = ("name", "unit", "rows")
+_PUBLIC_KEYS = ("name", "unit", "rows")
+_TABLE_KEYS = (*_PUBLIC_KEYS, "ledger")
 
 
 @dataclass(frozen=True)
 class TableInfo:
-    """Public facts about the table: its name, the protected unit, the number of rows if it is public."""
+    """Public facts about the table: its name, the protected unit, the number of rows if it is public.
+
+    `ledger` is where its releases are charged. It is a path on the owner's machine, so no card shows it.
+    """
 
     name: str | None = None
     unit: Unit | None = None
     rows: int | None = None
+    ledger: str | None = None
 
     def __post_init__(self) -> None:
         if self.name is not None and not isinstance(self.name, str):
@@ -44,6 +50,14 @@ class TableInfo:
             object.__setattr__(self, "unit", Unit(self.unit))
         if self.rows is not None and (type(self.rows) is not int or self.rows < 1):
             raise InputError("[table] rows as a whole number above 0", f"rows = {self.rows!r}", "write rows = 569, say")
+        if self.ledger is not None:
+            written('write ledger = "patients-ledger.db", say', ledger=self.ledger)
+            if not Path(self.ledger).is_absolute():
+                raise InputError(
+                    "[table] ledger as a whole path, where the schema is no file",
+                    f"ledger = {self.ledger!r}",
+                    "write the whole path, or load the schema from its file: a path is then meant from its folder",
+                )
 
 
 @dataclass(frozen=True)
@@ -114,8 +128,8 @@ class Schema:
         return Space(tuple(blocks), steps)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; columns are a list, so that sorting keys cannot reorder them."""
-        table = {key: getattr(self.table, key) for key in _TABLE_KEYS if getattr(self.table, key) is not None}
+        """What is public, as plain JSON values; columns are a list, so that sorting keys cannot reorder them."""
+        table = {key: getattr(self.table, key) for key in _PUBLIC_KEYS if getattr(self.table, key) is not None}
         if "unit" in table:
             table["unit"] = table["unit"].value
         return {"table": table, "columns": [c.to_dict() for c in self.columns]}
@@ -123,6 +137,8 @@ class Schema:
     def to_toml(self) -> str:
         """The schema file that loads as this schema."""
         plain = self.to_dict()
+        if self.table.ledger is not None:
+            plain["table"]["ledger"] = self.table.ledger
         lines = ["[table]", *(f"{k} = {toml_text(v)}" for k, v in plain["table"].items())]
         for column in plain["columns"]:
             name = column.pop("name")
@@ -146,8 +162,8 @@ class Schema:
         return Schema(TableInfo(**table), tuple(_column(name, fields) for name, fields in listed))
 
     @staticmethod
-    def parse(text: str) -> Schema:
-        """Read the text of a schema file (TOML)."""
+    def parse(text: str, folder: Path | None = None) -> Schema:
+        """Read the text of a schema file (TOML). A path in it is meant from `folder`; without one it must be whole."""
         try:
             data = tomllib.loads(text.removeprefix("\ufeff"))
         except tomllib.TOMLDecodeError as error:
@@ -156,6 +172,9 @@ class Schema:
             ) from None
         except RecursionError:
             raise InputError("a schema in TOML", "too many nested brackets", "correct the file") from None
+        table = data.get("table")
+        if folder is not None and isinstance(table, dict) and table.get("ledger") and isinstance(table["ledger"], str):
+            table["ledger"] = str(folder.absolute() / table["ledger"])
         return Schema.from_dict(data)
 
     @staticmethod
@@ -176,7 +195,7 @@ class Schema:
                 f"{place}: {error.strerror}",
                 "check the path and its permissions",
             ) from None
-        return Schema.parse(text)
+        return Schema.parse(text, place.parent)
 
 
 def _fallback(column: Column) -> int | None:

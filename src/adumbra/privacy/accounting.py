@@ -32,6 +32,8 @@ Floats = NDArray[np.float64]
 
 _ATOMS = 4000  # most values a law keeps when the other law is a single number
 _ATOMS_BOTH = 400  # ... and when it is not: the formula costs one evaluation per pair
+_MOST_NUMBERS = 2**53  # whole numbers that float64 holds
+_MOST_COST = 1e100  # of one answer in units of its noise; more is called infinite, before its square overflows
 _DUST = 1e-21  # upper tail of a sum that may be charged as if it revealed everything
 
 
@@ -49,8 +51,8 @@ def check_event(event: Event) -> None:
         and event.scale > 0
         and all(math.isfinite(x) and x >= 0 for x in numbers)
         and event.slack <= 1
-        and event.numbers >= 0
-        and all(fresh.dimension >= 1 for fresh in event.fresh.values())
+        and 0 <= event.numbers < _MOST_NUMBERS
+        and all(1 <= fresh.dimension < _MOST_NUMBERS for fresh in event.fresh.values())
     )
     if not sound:
         raise InputError(
@@ -157,7 +159,7 @@ class _Costs:
 
     @staticmethod
     def of(events: Sequence[Event], neighbours: Neighbours) -> _Costs | None:
-        """None when some event has no finite bound for these neighbours."""
+        """None when some event has no finite bound for these neighbours, or one beyond all use."""
         plain, losses, slack = list[float](), list[float](), list[float]()
         fresh = list[_Law]()
         for event in events:
@@ -170,6 +172,9 @@ class _Costs:
             slack.append(event.slack)
             ratio = bound / event.scale
             projection = event.fresh.get(str(neighbours))
+            moved = 0.0 if projection is None else projection.distance + projection.rounding
+            if max(ratio, moved / event.scale) > _MOST_COST:
+                return None
             if event.is_pure:
                 losses.append(ratio)
             elif projection is None:

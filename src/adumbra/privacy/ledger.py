@@ -1,111 +1,86 @@
 """What has been spent on a table: an append-only file that charges are written to before any noise is drawn.
 
 One SQLite file. Each line holds its own number and the hash of everything before it, so an edited, removed or
-moved line is found; a separate head remembers how many lines there are, so a cut-off end is found too. A
-charge and the check against the caps happen in one exclusive transaction: two processes cannot both spend the
-last of a budget, and a process that dies leaves a charge wholly there or wholly absent.
+moved line is found. A charge and the check against the caps happen in one exclusive transaction: two processes
+cannot both spend the last of a budget, and a process that dies leaves a charge wholly there or wholly absent.
 
-What the chain cannot show: a file put back from an older copy, or rewritten from end to end by somebody who
-recomputes every hash. The receipt of a charge carries its hash; kept elsewhere, it pins the ledger up to that
-line.
+What the chain cannot show by itself: a file put back from an older copy, or rewritten from end to end by somebody
+who recomputes every hash. The hash of a charge stands on the card of its release; `check(expect=...)` asks whether
+that line is still there, and pins the ledger up to it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import datetime
-import hashlib
-import importlib.metadata
-import json
 import math
 import os
+import re
 import secrets
 import sqlite3
-import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
 from adumbra.core.checkpoint import checkpoint
 from adumbra.core.errors import InputError, Refused
 from adumbra.core.events import Event
 from adumbra.core.guarantee import Neighbours, Promise
-from adumbra.core.validation import between, positive
+from adumbra.core.validation import at_least, between, positive, written
+from adumbra.privacy import ledger_file as file
+from adumbra.privacy import ledger_place as place
 from adumbra.privacy.accounting import check_event, epsilon_of
+from adumbra.privacy.ledger_lines import Cap, Entry, Line, Receipt, Unreadable, standing
 
-__all__ = ["Entry", "Ledger", "Receipt"]
+__all__ = ["Cap", "Entry", "Ledger", "Receipt", "Report", "Unreadable"]
 
-_APPLICATION_ID = 0x61646D62  # "admb" in the file header: tells our files from other SQLite files
-_FORMAT = 1
-_GENESIS = "0" * 64
 _FLOAT_DUST = 1e-9  # a cap of 1 admits 1.000000001: float64 rounding must not refuse a budget spent exactly
-
-_GUARDS = {
-    f"{table}_{action.lower()}": f"CREATE TRIGGER {table}_{action.lower()} BEFORE {action} ON {table} "
-    "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
-    for table, action in (("lines", "UPDATE"), ("lines", "DELETE"), ("head", "DELETE"))
-}
-_SCHEMA = (
-    f"PRAGMA application_id = {_APPLICATION_ID}",
-    f"PRAGMA user_version = {_FORMAT}",
-    "CREATE TABLE lines (sequence INTEGER PRIMARY KEY, line TEXT NOT NULL, hash TEXT NOT NULL)",
-    "CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), count INTEGER NOT NULL, hash TEXT NOT NULL)",
-    f"INSERT INTO head VALUES (1, 0, '{_GENESIS}')",
-    *_GUARDS.values(),
-)
+_NAME_IT = "give the table's name as `adumbra ledger show` prints it"
 
 
 @dataclass(frozen=True)
-class Receipt:
-    """Proof that a charge was written: its number and the hash of the ledger up to and including it."""
+class Report:
+    """All that stands in a ledger, and what is wrong with it: nothing, if it may be trusted."""
 
-    sequence: int
-    hash: str
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One line of the ledger. `body` holds what is particular to its kind."""
-
-    sequence: int
-    kind: Literal["charge", "cap"]
-    table: str
-    time: str
-    version: str
-    body: dict[str, Any]
-    hash: str
+    lines: list[Line]
+    problems: list[str]
 
     @property
-    def event(self) -> Event | None:
-        """What was done, for a charge; None for a cap.
-
-        Lines of earlier versions hold a bound for add-remove also where the release published the number of rows. The
-        line stays as it is, or its hash would not follow; the bound does not count.
-        """
-        if self.kind != "charge":
-            return None
-        try:
-            promised = Neighbours.parse(self.body["promise"]["neighbours"])
-            return Event.from_json(self.body["event"]).within(promised)
-        except (AttributeError, KeyError, TypeError, ValueError, InputError) as error:
-            raise InputError(
-                "an event this version knows",
-                f"line {self.sequence} written by version {self.version}",
-                "use that version or a newer one",
-            ) from error
+    def entries(self) -> list[Entry]:
+        """The lines that can be read."""
+        return [line for line in self.lines if isinstance(line, Entry)]
 
 
 class Ledger:
-    """The ledger in one file. Nothing is opened before it is used; the first write creates it, mode 0600.
+    """The ledger in one file. Nothing is opened before it is used; the first write begins it, mode 0600.
 
     Safe to share between threads and processes: every call opens its own connection. `patience` is how many
-    seconds to wait for another process that is writing.
+    seconds to wait for another process that is writing. `on_new` is told the path when a new ledger was begun,
+    before anything is written to it.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, patience: float = 60.0) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        patience: float = 60.0,
+        on_new: Callable[[Path], None] | None = None,
+    ) -> None:
         self.path = Path(path)
         self.patience = patience
+        self.on_new = on_new
+        self._makes_folder = False
+
+    @classmethod
+    def default(cls, *, patience: float = 60.0, on_new: Callable[[Path], None] | None = None) -> Ledger:
+        """The ledger of this user: the file in $ADUMBRA_LEDGER, else one in the state directory of the system.
+
+        The same wherever it is called. Refused where an `adumbra-ledger.db` stands in the current folder, the
+        default of earlier versions: what was spent there must not be forgotten.
+        """
+        named = place.from_environment()
+        ledger = cls(named or place.of_the_user(), patience=patience, on_new=on_new)
+        ledger._makes_folder = named is None
+        return ledger
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
@@ -120,7 +95,12 @@ class Ledger:
         or if the ledger no longer passes its own check.
         """
         events = {line: event.within(promise.neighbours) for line, event in events.items()}
-        for event in events.values():
+        written("name the table", table=table)
+        written("give the release an id", release_id=release_id)
+        written("name the mechanism", mechanism=mechanism)
+        at_least(1, "charge at least one event", events=len(events))
+        for line, event in events.items():
+            written("name each line of the release", line=line)
             check_event(event)
         stated = {
             "epsilon": promise.epsilon,
@@ -128,12 +108,12 @@ class Ledger:
             "neighbours": str(promise.neighbours),
         }
         with self._writing() as db:
-            past = [entry for entry in _whole(db, self.path) if entry.table == table]
-            spent = [e for entry in past if (e := entry.event) is not None]
-            for cap in _caps(past):
+            past = _whole(db, self.path)
+            spent = _events(past, table)
+            for cap in standing(past, table):
                 _check_cap(cap, table, spent, list(events.values()))
             return [
-                _append(
+                file.append(
                     db,
                     "charge",
                     table,
@@ -148,270 +128,206 @@ class Ledger:
                 for line, event in events.items()
             ]
 
-    def set_cap(self, table: str, neighbours: Neighbours, epsilon: float, delta: float) -> Receipt:
+    def set_cap(self, table: str, neighbours: Neighbours | str, epsilon: float, delta: float) -> Receipt:
         """Declare the most that may ever be spent on a table; replaces an earlier cap for these neighbours.
 
         A cap below what is already spent is accepted and stops every further charge.
         """
+        written(_NAME_IT, table=table)
+        kind = Neighbours.of(neighbours)
         positive("give a positive finite epsilon, for example 1.0", epsilon=epsilon)
         between(0.0, 1.0, "give a delta below 1, for example 1e-6", delta=delta)
-        body = {"neighbours": str(neighbours), "epsilon": float(epsilon), "delta": float(delta)}
+        body = {"neighbours": str(kind), "epsilon": float(epsilon), "delta": float(delta), "salt": secrets.token_hex(8)}
         with self._writing() as db:
             _whole(db, self.path)
-            return _append(db, "cap", table, body)
+            return file.append(db, "cap", table, body)
+
+    def remove_cap(self, table: str, neighbours: Neighbours | str | None = None, *, line: int | None = None) -> Receipt:
+        """Withdraw the cap of a table for these neighbours, or the one of that line, which may be unreadable.
+
+        The withdrawal is a line like any other: the cap stays in the record. Raises Refused if no such cap stands.
+        """
+        written(_NAME_IT, table=table)
+        if (neighbours is None) == (line is None):
+            raise InputError("neighbours or a line", "both or neither", "say which cap is to go in one way")
+        kind = None if neighbours is None else str(Neighbours.of(neighbours))
+        number = None if line is None else at_least(1, "give the number that `ledger show` prints", line=line)
+        if not file.exists(self.path):
+            raise _no_file(self.path)
+        with self._writing() as db:
+            lines = _whole(db, self.path, but=number)
+            caps = {cap.sequence: cap.body.get("neighbours") for cap in standing(lines, table)}
+            nameless = {bad.sequence for bad in file.unread(lines) if bad.is_cap}
+            if number is None:
+                gone = [n for n, what in caps.items() if what == kind]
+            else:
+                gone = [n for n in (*caps, *nameless) if n == number]
+            if not gone:
+                stand = ", ".join(f"{what} (line {n})" for n, what in caps.items()) or "none"
+                wanted = f"for {kind}" if number is None else f"in line {number}"
+                raise Refused(
+                    f"a cap of table {table!r} {wanted} that stands",
+                    f"caps that stand: {stand}",
+                    "nothing was changed; see `adumbra ledger show`",
+                )
+            file.raise_format(db)
+            return file.append(db, "withdrawal", table, {"withdraws": gone[0], "salt": secrets.token_hex(8)})
+
+    def caps(self, table: str) -> list[Cap]:
+        """The caps in force for a table."""
+        with self._reading() as db:
+            found = standing(_whole(db, self.path), written(_NAME_IT, table=table))
+        return [cap for entry in found if (cap := entry.cap) is not None]
 
     def entries(self, table: str | None = None) -> list[Entry]:
-        """Every line in order, or those of one table."""
+        """Every line in order, or those of one table; the chain is not looked at."""
         with self._reading() as db:
-            found = [_entry(*row) for row in _rows(db)]
-        return [entry for entry in found if table is None or entry.table == table]
+            lines = file.lines_of(db)
+        _all_read(lines, self.path)
+        return [line for line in lines if isinstance(line, Entry) and table in (None, line.table)]
 
     def tables(self) -> list[str]:
         """Names of all tables with a line, sorted."""
         return sorted({entry.table for entry in self.entries()})
 
     def events(self, table: str) -> list[Event]:
-        """What was done to a table, in order."""
-        return [event for entry in self.entries(table) if (event := entry.event) is not None]
+        """What was done to a table, in order. Refused when the chain is broken: something may be missing."""
+        written(_NAME_IT, table=table)
+        with self._reading() as db:
+            return _events(_whole(db, self.path), table)
 
-    def spent(self, table: str, neighbours: Neighbours, delta: float) -> float:
+    def spent(self, table: str, neighbours: Neighbours | str, delta: float) -> float:
         """Epsilon of all events of a table together; 0.0 for a table without charges."""
-        return epsilon_of(self.events(table), neighbours, delta)
+        kind = Neighbours.of(neighbours)
+        between(0.0, 1.0, "give a delta below 1, for example 1e-6", delta=delta)
+        return epsilon_of(self.events(table), kind, float(delta))
 
-    def check(self) -> list[str]:
-        """What is wrong with the ledger, one sentence each; empty when it is whole."""
+    def check(self, *, expect: Iterable[str] = ()) -> list[str]:
+        """What is wrong with the ledger, one sentence each; empty when it is whole.
+
+        `expect` are hashes kept elsewhere, on cards of releases: each must be that of a line.
+        """
+        wanted = [_hash(text) for text in ([expect] if isinstance(expect, str) else expect)]
+        found = self.report()
+        held = {entry.hash for entry in found.entries}
+        return found.problems + [f"no line has the hash {text}" for text in wanted if text not in held]
+
+    def report(self) -> Report:
+        """Everything that stands in the ledger, as far as it can be read, and all that is wrong with it."""
         try:
             with self._reading() as db:
-                damage = [str(row[0]) for row in db.execute("PRAGMA integrity_check(5)")]
-                problems = [] if damage == ["ok"] else [f"the file is damaged: {text}" for text in damage]
-                return problems + _problems(db)
+                state = [str(row[0]) for row in db.execute("PRAGMA integrity_check(5)")]
+                problems = [] if state == ["ok"] else [f"the file is damaged: {text}" for text in state]
+                lines = file.lines_of(db)
+                return Report(lines, problems + (file.broken(db) or _senseless(lines)))
         except InputError as error:
-            # It began as a ledger (or we would not know its format) and pages or tables of it are gone.
-            if _name(error.__cause__).startswith(("SQLITE_CORRUPT", "SQLITE_ERROR")):
-                return [f"the file is damaged: {error.__cause__}"]
-            raise
+            found = file.damage(error)
+            if found is None:
+                raise
+            return Report([], [found])
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        if not _exists(self.path):
-            raise InputError(
-                "an existing ledger",
-                f"no file {self.path}",
-                "give the path of a ledger that a release was charged to",
-            )
-        with self._connected() as db:
+        if not file.exists(self.path):
+            raise _no_file(self.path)
+        with file.connected(self.path, self.patience) as db:
             db.execute("BEGIN")  # one snapshot for all the reads of a call
             yield db
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        if not _exists(self.path):
-            _create(self.path)
-        with self._connected() as db:
+        if not file.exists(self.path):
+            if self._makes_folder:
+                place.make_folder(self.path.parent)
+            if file.begin(self.path) and self.on_new is not None:
+                self.on_new(self.path)
+        with file.connected(self.path, self.patience) as db:
             db.execute("BEGIN IMMEDIATE")
             yield db
             checkpoint("ledger-before-commit")
             db.execute("COMMIT")
         checkpoint("ledger-after-commit")
 
-    @contextlib.contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
-        """An open connection to a file that is certainly a ledger; whatever was not committed is undone."""
-        db = None
-        try:
-            db = _open(self.path, self.patience)
-            if db.execute("PRAGMA application_id").fetchone() != (_APPLICATION_ID,):
-                raise _not_a_ledger(self.path)
-            if db.execute("PRAGMA user_version").fetchone() != (_FORMAT,):
-                raise InputError(
-                    f"a ledger of format {_FORMAT}", f"another format in {self.path}", "use a newer adumbra"
-                )
-            yield db
-        except sqlite3.Error as error:
-            raise _explained(error, self.path, self.patience) from error
-        except UnicodeDecodeError as error:  # SQLite quotes damaged pages in its messages, which then are no text
-            raise InputError("an undamaged ledger", f"{self.path}", "go back to a whole copy of the file") from error
-        finally:
-            if db is not None:
-                db.close()  # rolls back an open transaction
 
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError as error:
-        raise InputError(
-            "a path that can be looked at",
-            f"{path}: {error.strerror}",
-            "check the permissions of its folders",
-        ) from error
-
-
-def _open(path: Path, patience: float) -> sqlite3.Connection:
-    # mode=rw never creates a file, and falls back to reading where the file may not be written.
-    name = f"file:{urllib.parse.quote(str(path.absolute()))}?mode=rw"
-    db = sqlite3.connect(name, uri=True, timeout=patience, isolation_level=None)
-    # EXTRA also syncs the folder after the journal is gone: a power cut right after a charge cannot undo it.
-    db.execute("PRAGMA synchronous = EXTRA")
-    return db
-
-
-def _create(path: Path) -> None:
-    """Make an empty ledger beside `path` and give it its name in one step.
-
-    So the name never stands for half a ledger; and an existing file, even an empty one, is never taken for a
-    new ledger, which would forget what was spent.
-    """
-    draft = path.with_name(f".adumbra-{secrets.token_hex(8)}.new")
-    try:
-        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        with contextlib.closing(_open(draft, 1.0)) as db:
-            db.execute("BEGIN")
-            for statement in _SCHEMA:
-                db.execute(statement)
-            db.execute("COMMIT")
-        checkpoint("ledger-created")
-        with contextlib.suppress(FileExistsError):  # another process was first: use its ledger
-            os.link(draft, path)
-    except (OSError, ValueError, sqlite3.Error) as error:
-        raise InputError(
-            "a folder where the ledger can be created",
-            f"{path}: {getattr(error, 'strerror', None) or error}",
-            "give a path in an existing folder that you may write to",
-        ) from error
-    finally:
-        with contextlib.suppress(OSError, ValueError):
-            draft.unlink()
-
-
-def _append(db: sqlite3.Connection, kind: str, table: str, body: dict[str, Any]) -> Receipt:
-    """Add one line and move the head, inside the caller's transaction."""
-    count, previous = db.execute("SELECT count, hash FROM head").fetchone()
-    sequence = int(count) + 1
-    line = _canonical(
-        {
-            "sequence": sequence,
-            "kind": kind,
-            "table": table,
-            "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
-            "version": importlib.metadata.version("adumbra"),
-            **body,
-        }
+def _no_file(path: Path) -> InputError:
+    return InputError(
+        "an existing ledger", f"no file {path}", "give the path of a ledger that a release was charged to"
     )
-    new = _chained(previous, line)
-    checkpoint("ledger-before-insert")
-    db.execute("INSERT INTO lines VALUES (?, ?, ?)", (sequence, line, new))
-    db.execute("UPDATE head SET count = ?, hash = ?", (sequence, new))
-    return Receipt(sequence, new)
 
 
-def _canonical(value: dict[str, Any]) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+def _hash(text: str) -> str:
+    if not (isinstance(text, str) and re.fullmatch(r"[0-9a-fA-F]{64}", text.strip())):
+        raise InputError("a hash of 64 hexadecimal digits", f"{text!r}"[:80], "copy ledger_head from the card")
+    return text.strip().lower()
 
 
-def _chained(previous: str, line: str) -> str:
-    return hashlib.sha256((previous + line).encode()).hexdigest()
+def _events(lines: list[Line], table: str) -> list[Event]:
+    found = [line.event for line in lines if isinstance(line, Entry) and line.table == table]
+    return [event for event in found if event is not None]
 
 
-def _rows(db: sqlite3.Connection) -> list[tuple[Any, Any, Any]]:
-    return db.execute("SELECT sequence, line, hash FROM lines ORDER BY sequence").fetchall()
+def _whole(db: sqlite3.Connection, path: Path, but: int | None = None) -> list[Line]:
+    """All lines, or Refused when the chain is broken: a tampered ledger takes no more charges.
 
-
-def _entry(sequence: int, line: str, digest: str) -> Entry:
-    try:
-        body = json.loads(line)
-        common = {key: body.pop(key) for key in ("kind", "table", "time", "version")}
-        body.pop("sequence")
-        if not all(isinstance(value, str) for value in common.values()):
-            raise TypeError("kind, table, time and version are text")
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise InputError(
-            "a ledger whose lines can be read", f"a damaged line {sequence}", "run `adumbra ledger check`"
-        ) from error
-    return Entry(sequence=sequence, **common, body=body, hash=digest)
-
-
-def _problems(db: sqlite3.Connection) -> list[str]:
-    """Walk the chain and compare it with the head."""
-    problems = []
-    previous = _GENESIS
-    rows = _rows(db)
-    for place, (sequence, line, digest) in enumerate(rows, start=1):
-        if sequence != place:
-            problems.append(f"line {place} is missing or moved: number {sequence} stands in its place")
-            break  # everything after is out of step as well
-        try:
-            inside = json.loads(line).get("sequence")
-        except (TypeError, ValueError, AttributeError):
-            inside = None
-        if inside != sequence or _chained(previous, str(line)) != digest:
-            problems.append(f"line {sequence} was changed: its hash does not follow from the line before")
-        previous = str(digest)
-    heads = db.execute("SELECT count, hash FROM head").fetchall()
-    if heads != [(len(rows), rows[-1][2] if rows else _GENESIS)]:
-        problems.append(f"the end was changed: {len(rows)} lines do not agree with the head of the ledger")
-    guards = dict(db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall())
-    problems += [f"the guard {name} was removed or changed" for name in _GUARDS if guards.get(name) != _GUARDS[name]]
-    return problems
-
-
-def _whole(db: sqlite3.Connection, path: Path) -> list[Entry]:
-    """All entries, or Refused when the chain is broken: a tampered ledger takes no more charges."""
-    problems = _problems(db)
+    A line that cannot be read may be about any table, so it stops everything, unless it is a cap that was withdrawn
+    or is line `but`, which is about to be.
+    """
+    problems = file.broken(db)
     if problems:
         raise Refused(
             "a ledger that passes its own check",
             f"{path}: {problems[0]}",
             "nothing was charged; find out who changed it and go back to a whole copy",
         )
-    return [_entry(*row) for row in _rows(db)]
+    lines = file.lines_of(db)
+    _all_read(lines, path, but)
+    return lines
 
 
-def _caps(entries: list[Entry]) -> list[Entry]:
-    """The newest cap for each kind of neighbours."""
-    return list({entry.body["neighbours"]: entry for entry in entries if entry.kind == "cap"}.values())
+def _all_read(lines: list[Line], path: Path, but: int | None = None) -> None:
+    for bad in file.unread(lines):
+        if bad.sequence != but:
+            raise Refused("a ledger whose lines can be read", f"{path}: {_cannot_read(bad)}", _remedy(bad))
+
+
+def _cannot_read(bad: Unreadable) -> str:
+    return f"line {bad.sequence} cannot be read: {bad.why}"
+
+
+def _remedy(bad: Unreadable) -> str:
+    if bad.is_cap:
+        return f"withdraw that cap with `adumbra ledger cap NAME --remove --line {bad.sequence}` and set it anew"
+    return "nothing was charged; use a newer adumbra if that wrote it, else go back to a whole copy"
+
+
+def _senseless(lines: list[Line]) -> list[str]:
+    """Lines that follow in the chain and mean nothing: unreadable ones, events and standing caps without sense."""
+    problems = [f"{_cannot_read(bad)} ({_remedy(bad)})" for bad in file.unread(lines)]
+    for entry in (line for line in lines if isinstance(line, Entry) and line.kind == "charge"):
+        try:
+            _ = entry.event
+        except InputError as error:
+            problems.append(f"line {entry.sequence} holds no event this version knows ({error.remedy})")
+    for entry in standing(lines):
+        try:
+            _ = entry.cap
+        except InputError as error:
+            problems.append(f"line {entry.sequence} holds a cap that means nothing ({error.remedy})")
+    return problems
 
 
 def _check_cap(cap: Entry, table: str, spent: list[Event], asked: list[Event]) -> None:
     """Refuse when what is spent and what is asked for together cost more than the cap."""
-    most, delta, neighbours = cap.body["epsilon"], cap.body["delta"], Neighbours.parse(cap.body["neighbours"])
-    total = epsilon_of([*spent, *asked], neighbours, delta)
-    if total <= most * (1.0 + _FLOAT_DUST):
+    limit = cap.cap
+    if limit is None:
+        raise RuntimeError("a line that is no cap was taken for one")
+    total = epsilon_of([*spent, *asked], limit.neighbours, limit.delta)
+    if total <= limit.epsilon * (1.0 + _FLOAT_DUST):
         return
-    before = epsilon_of(spent, neighbours, delta)
+    before = epsilon_of(spent, limit.neighbours, limit.delta)
     cost = "no finite epsilon" if math.isinf(total) else f"epsilon {total:.6g}"
     raise Refused(
-        f"at most epsilon {most:g} at delta {delta:g} ({neighbours}) for table {table!r}",
+        f"at most epsilon {limit.epsilon:g} at delta {limit.delta:g} ({limit.neighbours}) for table {table!r}",
         f"{cost} with this release ({before:.6g} is already spent)",
         "nothing was charged; ask for less, or raise the cap if that is yours to decide",
     )
-
-
-def _not_a_ledger(path: Path) -> InputError:
-    return InputError("a ledger", f"{path}, which is some other file", "give the path of a ledger or a new path")
-
-
-def _name(error: BaseException | None) -> str:
-    return getattr(error, "sqlite_errorname", None) or ""
-
-
-def _explained(error: sqlite3.Error, path: Path, patience: float) -> InputError:
-    """Say what SQLite's error means to somebody who has never heard of SQLite."""
-    name = _name(error)
-    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return InputError(
-            f"the ledger to be free within {patience:g} s",
-            f"{path} in use by another process",
-            "try again when the other release is done",
-        )
-    if name.startswith("SQLITE_NOTADB"):
-        return _not_a_ledger(path)
-    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH")):
-        return InputError(
-            "a ledger that can be opened and written",
-            f"{path}: {error}",
-            "check that it is a file, and the permissions of the file and of its folder",
-        )
-    if name.startswith("SQLITE_CORRUPT"):
-        return InputError("an undamaged ledger", f"{path}: {error}", "go back to a whole copy of the file")
-    return InputError("a ledger that can be used", f"{path}: {error}", "check the disk and the file")
