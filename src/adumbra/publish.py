@@ -12,7 +12,7 @@ import glob
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -33,7 +33,7 @@ from adumbra.core.errors import InputError
 from adumbra.core.events import Event
 from adumbra.core.guarantee import Neighbours, Promise, Unit
 from adumbra.core.mechanism import Draft, Mechanism, Setting
-from adumbra.core.release import CARD, CARD_TEXT, DATA, DATA_CSV, MODEL, SIGNATURE, sha256, sign
+from adumbra.core.release import CARD, CARD_TEXT, DATA, DATA_CSV, MODEL, SIGNATURE, ReleaseFolder, sha256, sign
 from adumbra.core.schema import Schema
 from adumbra.core.space import GRID
 from adumbra.privacy.accounting import epsilon_of, mu_of
@@ -78,7 +78,12 @@ class Publication:
         self._signing_key = signing_key
         self.written = 0
 
-    def rows(self, draft: Draft) -> Iterator[int]:
+    @property
+    def form(self) -> tuple[bool, bool]:
+        """Which files there will be: a CSV, a signature."""
+        return self._csv, self._signing_key is not None
+
+    def rows(self, draft: Draft) -> Generator[int]:
         """Write the draft's rows batch by batch; yields how many are written."""
         with contextlib.ExitStack() as stack:
             parquet = None
@@ -100,7 +105,6 @@ class Publication:
                 if text is not None:
                     frame.write_csv(text, include_header=self.written == 0)
                 self.written += frame.height
-                checkpoint("measured a batch")
                 yield self.written
 
     def _frames(self, draft: Draft) -> Iterator[pl.DataFrame]:
@@ -121,13 +125,29 @@ class Publication:
 
     def finish(self, draft: Draft, measured: Mapping[str, Calibration]) -> None:
         """Write arrays, card and signature, then rename the folder into place."""
+        seal(self._folder, self._target, self._with_arrays(draft, measured), card_markdown, self._signing_key)
+
+    def try_out(self, facts: Facts, draft: Draft, measured: Mapping[str, Calibration]) -> None:
+        """Write a draft that was made up, its first rows only, and throw it away: what writing needs is then loaded."""
+        place = self._folder / "warm-up"
+        place.mkdir()
+        try:
+            twin = Publication(place, place, facts, self._csv, self._signing_key)
+            with contextlib.closing(twin.rows(draft)) as rows:
+                next(rows)
+            write_card(place, twin._with_arrays(draft, measured), card_markdown, self._signing_key)
+            ReleaseFolder.open(place)
+        finally:
+            shutil.rmtree(place)
+
+    def _with_arrays(self, draft: Draft, measured: Mapping[str, Calibration]) -> Card:
+        """Write arrays and pictures; returns the card of everything but the hashes."""
         if draft.arrays:
             # noise does not compress
             np.savez(self._folder / MODEL, allow_pickle=False, **draft.arrays)
         for name, picture in draft.pictures.items():
             (self._folder / name).write_text(picture(), encoding="utf-8")
-        card = _card(self._facts, measured, draft, self.written)
-        seal(self._folder, self._target, card, card_markdown, self._signing_key)
+        return _card(self._facts, measured, draft, self.written)
 
 
 AnyCard = TypeVar("AnyCard", bound=BaseModel)
@@ -141,13 +161,7 @@ def seal(
     signing_key: Ed25519PrivateKey | None,
 ) -> None:
     """Write the card with the hash of every file, sign it, and rename the temporary folder into place."""
-    files = {p.name: sha256(p) for p in sorted(folder.iterdir())}
-    (folder / CARD_TEXT).write_text(markdown(card.model_copy(update={"files": files})), encoding="utf-8")
-    files[CARD_TEXT] = sha256(folder / CARD_TEXT)
-    text = (card.model_copy(update={"files": files}).model_dump_json(indent=2) + "\n").encode()
-    (folder / CARD).write_bytes(text)
-    if signing_key is not None:
-        (folder / SIGNATURE).write_text(sign(text, signing_key), encoding="utf-8")
+    write_card(folder, card, markdown, signing_key)
     for file in (*folder.iterdir(), folder):
         _sync(file)
     checkpoint("before the rename")
@@ -155,6 +169,19 @@ def seal(
     folder.rename(target)
     with contextlib.suppress(OSError):  # the release is there; only a power cut now could lose its name
         _sync(target.parent)
+
+
+def write_card(
+    folder: Path, card: AnyCard, markdown: Callable[[AnyCard], str], signing_key: Ed25519PrivateKey | None
+) -> None:
+    """Write the card beside the files of a release, with the hash of each, and sign it."""
+    files = {p.name: sha256(p) for p in sorted(folder.iterdir())}
+    (folder / CARD_TEXT).write_text(markdown(card.model_copy(update={"files": files})), encoding="utf-8")
+    files[CARD_TEXT] = sha256(folder / CARD_TEXT)
+    text = (card.model_copy(update={"files": files}).model_dump_json(indent=2) + "\n").encode()
+    (folder / CARD).write_bytes(text)
+    if signing_key is not None:
+        (folder / SIGNATURE).write_text(sign(text, signing_key), encoding="utf-8")
 
 
 def _worded(part: np.ndarray[Any, Any], words: Sequence[Value] | None) -> pl.Series:
@@ -212,8 +239,7 @@ def staged(target: Path, *, numbers: int, csv: bool) -> Iterator[tuple[Path, Pat
         raise InputError(
             "to write the release to the end",
             error.strerror or type(error).__name__,
-            "nothing was published; a charge already in the ledger stays, since noisy numbers existed. Mend the "
-            "cause and release again",
+            "nothing was published; mend the cause and release again",
         ) from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)

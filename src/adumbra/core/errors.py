@@ -6,7 +6,7 @@ that and exits with `exit_code`; no message carries a private value into a relea
 
 from __future__ import annotations
 
-__all__ = ["AdumbraError", "InputError", "Refused"]
+__all__ = ["AdumbraError", "AfterCharge", "InputError", "Refused"]
 
 
 class AdumbraError(Exception):
@@ -26,10 +26,16 @@ class AdumbraError(Exception):
 
 
 class InputError(AdumbraError):
-    """Bad usage or bad input (exit code 2): nothing was published. A charge made before it was found stays."""
+    """Bad usage, bad input or a machine that cannot do it (exit code 2): nothing was spent, nothing was published."""
 
 
 class Refused(AdumbraError):
     """The question was well put and the answer is no: budget exhausted, verification failed (exit code 1)."""
 
     exit_code = 1
+
+
+class AfterCharge(AdumbraError):
+    """Something failed after the charge (exit code 4). The charge stays; the remedy says whether a release exists."""
+
+    exit_code = 4
