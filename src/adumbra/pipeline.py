@@ -22,13 +22,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from adumbra.core.checkpoint import checkpoint
-from adumbra.core.errors import AdumbraError, AfterCharge, InputError
+from adumbra.core.errors import PAID, AdumbraError, AfterCharge, InputError
 from adumbra.core.events import Event
 from adumbra.core.guarantee import Budget, Neighbours, Promise, Relation, Unit
 from adumbra.core.interrupts import asked_to_stop, stop_if_asked
@@ -63,7 +64,15 @@ def _silent(step: str, done: int, total: int) -> None:
 
 @dataclass
 class OwnerNotes:
-    """What the owner may want to know about the table. Private: never part of a release."""
+    """What the owner may want to know about the table. Private: never part of a release.
+
+    `repairs` counts, for each released column, cells that were missing, unknown or out of range; `clipped_rows` counts
+    rows that were longer than the row bound.
+    """
+
+    HEADING: ClassVar[str] = (
+        "for the owner only (private, not in the release): cells that went to a fallback or were clipped"
+    )
 
     repairs: dict[str, Repairs] = field(default_factory=dict)
     clipped_rows: int = 0
@@ -72,6 +81,16 @@ class OwnerNotes:
         """Count one batch."""
         for column, found in repairs.items():
             self.repairs[column] = self.repairs[column] + found if column in self.repairs else found
+
+    def lines(self, most: int = 20) -> list[str]:
+        """One line for each column with repaired cells, at most so many, and one for clipped rows; none if none."""
+        changed = {column: r for column, r in self.repairs.items() if r.missing or r.unknown or r.clipped}
+        found = [
+            f"{column}: {r.missing} missing, {r.unknown} unknown, {r.clipped} out of range"
+            for column, r in list(changed.items())[:most]
+        ]
+        found += [f"and {len(changed) - most} more columns"] * (len(changed) > most)
+        return found + [f"rows clipped to the row bound: {self.clipped_rows}"] * bool(self.clipped_rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,7 +285,7 @@ class _Till:
         if isinstance(error, OSError | MemoryError):  # its text is left out: a library may have put a cell there
             reason = getattr(error, "strerror", None) or type(error).__name__
             return AfterCharge("to finish the release", reason, f"{paid}, and {state}")
-        error.add_note(f"{paid}, and {state}")
+        error.add_note(f"{PAID}{paid}, and {state}")
         return error
 
 
@@ -284,7 +303,9 @@ def _warm_up(planned: Plan, facts: Facts, publication: Publication) -> None:
     start_threads(workers)
     types = cell_types(job.schema, job.table)
     # a hash, so that no schema is kept for it
-    like = hash((job.mechanism, job.schema, job.promise, job.space, job.setting.rows, *types.values(), publication.form))
+    like = hash(
+        (job.mechanism, job.schema, job.promise, job.space, job.setting.rows, *types.values(), publication.form)
+    )
     if like not in _warm:
         few = narrowed(job.schema, job.mechanism)
         try:
@@ -324,13 +345,14 @@ def _run_made_up(
         return Unclaimed(meter)
 
     for draft in rehearse(made, watched):
-        publication.try_out(
-            replace(facts, mechanism=mechanism, setting=setting, schema=schema), draft, meters[-1].done
-        )
+        publication.try_out(replace(facts, mechanism=mechanism, setting=setting, schema=schema), draft, meters[-1].done)
 
 
 def rehearse(job: Job, watched: Callable[[Meter], Door], times: int = 1) -> Iterator[Draft]:
-    """Measure as `release` does, again and again; charge and write nothing. On tables that were made up, by audits and before a charge."""
+    """Measure as `release` does, again and again; charge and write nothing.
+
+    For tables that were made up, by an audit or before a charge, and for no others.
+    """
     rows, lines = _private_rows(job, OwnerNotes(), 2), job.mechanism.lines(job.setting)
     for _ in range(times):
         meter = Meter(rows, job.promise, lines, lambda line, event: None)

@@ -51,7 +51,7 @@ def narrowed(schema: Schema, mechanism: object) -> Schema:
     forms: set[Any] = set()
     kept, width = [], 0
     for column in schema.released:
-        form = (column.kind, column.integer, column.missing is None, column.value_type)
+        form = (column.kind, column.integer, column.missing is None, column.values and column.value_type)
         if column.name in named or column.role == "label" or form not in forms or width + column.width <= _WIDTH // 2:
             kept.append(column)
             width += column.width

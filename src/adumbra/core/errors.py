@@ -6,7 +6,10 @@ that and exits with `exit_code`; no message carries a private value into a relea
 
 from __future__ import annotations
 
-__all__ = ["AdumbraError", "AfterCharge", "InputError", "Refused"]
+__all__ = ["PAID", "AdumbraError", "AfterCharge", "InputError", "Refused"]
+
+PAID = "after the charge: "
+"""How the note begins that a defect carries if it shows up after the charge."""
 
 
 class AdumbraError(Exception):
