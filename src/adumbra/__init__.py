@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from adumbra.audit.catalogue import audit_mechanism as audit_mechanism
     from adumbra.core.card import Card as Card
     from adumbra.core.errors import AdumbraError as AdumbraError
+    from adumbra.core.errors import AfterCharge as AfterCharge
     from adumbra.core.errors import InputError as InputError
     from adumbra.core.errors import Refused as Refused
     from adumbra.core.guarantee import Budget as Budget
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from adumbra.mechanisms.privelet import Privelet as Privelet
     from adumbra.mechanisms.sparse import Sparse as Sparse
     from adumbra.mechanisms.tables import Tables as Tables
+    from adumbra.pipeline import OwnerNotes as OwnerNotes
     from adumbra.privacy.ledger import Ledger as Ledger
 
 __version__ = "0.1.0"
@@ -76,6 +78,7 @@ _HOMES = {
     "audit_mechanism": "audit.catalogue",
     "Card": "core.card",
     "AdumbraError": "core.errors",
+    "AfterCharge": "core.errors",
     "InputError": "core.errors",
     "Refused": "core.errors",
     "Budget": "core.guarantee",
@@ -109,6 +112,7 @@ _HOMES = {
     "Privelet": "mechanisms.privelet",
     "Sparse": "mechanisms.sparse",
     "Tables": "mechanisms.tables",
+    "OwnerNotes": "pipeline",
     "Ledger": "privacy.ledger",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from adumbra.table.read import open_table
 
 __all__ = ["plan", "project", "public_axes", "public_dictionary", "release"]
 
+_OWNER = logging.getLogger("adumbra.owner")
 _MOST_TRAINING_ROWS = 20_000
 _OTHER_BINS = 16
 """Cells of a number that only serves to split a public table into parts."""
@@ -54,6 +56,7 @@ def release(
     name: str | None = None,
     csv: Csv = False,
     signing_key: str | Path | None = None,
+    notes: pipeline.OwnerNotes | None = None,
 ) -> Release:
     """Release a table privately.
 
@@ -61,11 +64,13 @@ def release(
     the card says so in words. The ledger that is given, or that the schema names, is charged before any noisy number
     exists; without either nothing is recorded.
 
-    Edge cases: bad input raises `InputError` and spends nothing; a full budget raises `Refused` and spends nothing.
+    Edge cases: bad input raises `InputError` and spends nothing; a full budget raises `Refused` and spends nothing;
+    whatever fails once the ledger is charged raises `AfterCharge`, and the charge stays.
     `table` is a pandas, polars or pyarrow frame or a path; `release.table` comes back in the same library. `out`
     writes the folder at once, otherwise `Release.save` does; `csv` adds data.csv, and "formula-safe" one whose text no
-    spreadsheet takes for a formula. A `mechanism` that chooses (`Auto`) does so from public
-    facts, before anything is charged; the card names the mechanism it chose and says why.
+    spreadsheet takes for a formula. A `mechanism` that chooses (`Auto`) does so from public facts, before anything is
+    charged; the card names the mechanism it chose and says why. `notes` is filled with exact counts of repaired cells,
+    which are private; without it they go to the log `adumbra.owner`.
 
     >>> import polars as pl
     >>> schema = Schema.from_dict({"columns": {"age": {"kind": "number", "low": 0, "high": 110}}})
@@ -81,13 +86,17 @@ def release(
     job = _job(table, schema, mechanism, budget, seed, row_bound, name)
     if ledger is None and job.schema.table.ledger is not None:
         ledger = Ledger(job.schema.table.ledger)
-    folder, _ = pipeline.release(
+    folder, found = pipeline.release(
         job,
         None if out is None else Path(out),
         ledger=ledger,
         csv=form,
         signing_key=None if signing_key is None else read_signing_key(signing_key),
+        notes=notes,
     )
+    lines = found.lines() if notes is None else []
+    if lines:  # logged, not warned: a warning turned into an error would throw away a release that is paid for
+        _OWNER.warning("%s: %s", found.HEADING, "; ".join(lines))
     return Release(folder, job.table.native, temporary=out is None)
 
 

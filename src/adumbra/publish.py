@@ -10,7 +10,7 @@ import contextlib
 import datetime
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -30,7 +30,7 @@ from adumbra.core.events import Event
 from adumbra.core.files import claim_folder, partial_beside, sync
 from adumbra.core.guarantee import Neighbours, Promise, Unit
 from adumbra.core.mechanism import Draft, Mechanism, Setting
-from adumbra.core.release import CARD, CARD_TEXT, DATA, DATA_CSV, MODEL, SIGNATURE, page_of, sha256
+from adumbra.core.release import CARD, CARD_TEXT, DATA, DATA_CSV, MODEL, SIGNATURE, ReleaseFolder, page_of, sha256
 from adumbra.core.schema import Schema
 from adumbra.core.shown import shown_json
 from adumbra.core.signature import sign
@@ -76,7 +76,12 @@ class Publication:
         self._signing_key = signing_key
         self.written = 0
 
-    def rows(self, draft: Draft) -> Iterator[int]:
+    @property
+    def form(self) -> tuple[bool, bool]:
+        """Which files there will be: a CSV, a signature."""
+        return self._csv, self._signing_key is not None
+
+    def rows(self, draft: Draft) -> Generator[int]:
         """Write the draft's rows batch by batch; yields how many are written."""
         with contextlib.ExitStack() as stack:
             parquet = None
@@ -98,7 +103,6 @@ class Publication:
                 if text is not None:
                     write_csv(frame, text, self._csv, header=self.written == 0)
                 self.written += frame.height
-                checkpoint("measured a batch")
                 yield self.written
 
     def _frames(self, draft: Draft) -> Iterator[pl.DataFrame]:
@@ -119,17 +123,46 @@ class Publication:
 
     def finish(self, draft: Draft, measured: Mapping[str, Calibration], ledger_head: str | None) -> None:
         """Write arrays, card and signature, then rename the folder into place."""
+        card = self._with_arrays(draft, measured).model_copy(update={"ledger_head": ledger_head})
+        seal(self._folder, self._target, card, self._signing_key)
+
+    def try_out(self, facts: Facts, draft: Draft, measured: Mapping[str, Calibration]) -> None:
+        """Write a draft that was made up, its first rows only, and throw it away: what writing needs is then loaded."""
+        place = self._folder / "warm-up"
+        place.mkdir()
+        try:
+            twin = Publication(place, place, facts, self._csv, self._signing_key)
+            with contextlib.closing(twin.rows(draft)) as rows:
+                next(rows)
+            write_card(place, twin._with_arrays(draft, measured), self._signing_key)
+            ReleaseFolder.open(place)
+        finally:
+            shutil.rmtree(place)
+
+    def _with_arrays(self, draft: Draft, measured: Mapping[str, Calibration]) -> Card:
+        """Write arrays and pictures; returns the card of everything but the hashes."""
         if draft.arrays:
             # noise does not compress
             np.savez(self._folder / MODEL, allow_pickle=False, **draft.arrays)
         for name, picture in draft.pictures.items():
             (self._folder / name).write_text(picture(), encoding="utf-8")
-        card = _card(self._facts, measured, draft, self.written).model_copy(update={"ledger_head": ledger_head})
-        seal(self._folder, self._target, card, self._signing_key)
+        return _card(self._facts, measured, draft, self.written)
 
 
 def seal(folder: Path, target: Path, card: Card | UtilityCard, signing_key: Ed25519PrivateKey | None) -> None:
     """Write the card with the hash of every file, sign it, and rename the temporary folder into place."""
+    write_card(folder, card, signing_key)
+    for file in (*folder.iterdir(), folder):
+        sync(file)
+    checkpoint("before the rename")
+    check_target(target)
+    folder.rename(target)
+    with contextlib.suppress(OSError):  # the release is there; only a power cut now could lose its name
+        sync(target.parent)
+
+
+def write_card(folder: Path, card: Card | UtilityCard, signing_key: Ed25519PrivateKey | None) -> None:
+    """Write the card beside the files of a release, with the hash of each, and sign it."""
     files = {p.name: sha256(p) for p in sorted(folder.iterdir())}
     # as a reader will find it, so that the page made from it there is the same
     read_back = type(card).model_validate_json(card.model_dump_json())
@@ -140,13 +173,6 @@ def seal(folder: Path, target: Path, card: Card | UtilityCard, signing_key: Ed25
     (folder / CARD).write_bytes(text)
     if signing_key is not None:
         (folder / SIGNATURE).write_text(sign(text, signing_key), encoding="utf-8")
-    for file in (*folder.iterdir(), folder):
-        sync(file)
-    checkpoint("before the rename")
-    check_target(target)
-    folder.rename(target)
-    with contextlib.suppress(OSError):  # the release is there; only a power cut now could lose its name
-        sync(target.parent)
 
 
 def _worded(part: np.ndarray[Any, Any], words: Sequence[Value] | None) -> pl.Series:
@@ -207,8 +233,7 @@ def staged(target: Path, *, numbers: int, csv: Csv) -> Iterator[tuple[Path, Path
         raise InputError(
             "to write the release to the end",
             error.strerror or type(error).__name__,
-            "nothing was published; a charge already in the ledger stays, since noisy numbers existed. Mend the "
-            "cause and release again",
+            "nothing was published; mend the cause and release again",
         ) from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -10,10 +10,11 @@ import typer
 from typer.core import TyperCommand
 
 from adumbra.cli.ledgers import LedgerOption, begun, book_of
-from adumbra.cli.output import Reporter, emit, emit_json, note, print_markdown
+from adumbra.cli.output import Reporter, emit, emit_json, note, print_markdown, printing_what_is_in
 from adumbra.core.errors import InputError
 from adumbra.core.files import new_file
 from adumbra.core.guarantee import DEFAULT_DELTA, Budget, Relation, Unit
+from adumbra.core.interrupts import stop_if_asked
 
 if TYPE_CHECKING:
     import numpy as np
@@ -320,15 +321,17 @@ def release(
             folder, owner = pipeline.release(
                 job, out, ledger=book, csv=csv_of(csv, formula_safe), signing_key=key, progress=reporter
             )
+        stop_if_asked()
     except KeyboardInterrupt:
         # It did not exist when we began, and it appears in one step.
         state = f"{out} is complete" if out.exists() else "no release was written"
         note(f"interrupted: {state}. A charge already in the ledger stays (adumbra ledger show)")
         raise typer.Exit(130) from None
-    if json:
-        emit_json(folder.card.model_dump(mode="json") | {"folder": str(out)})
-    else:
-        print_markdown(card_markdown(folder.card))
+    with printing_what_is_in(out):
+        if json:
+            emit_json(folder.card.model_dump(mode="json") | {"folder": str(out)})
+        else:
+            print_markdown(card_markdown(folder.card))
     _print_owner_notes(owner)
     note(f"released to {out}; charged to {book.path}, table {job.name}")
 
@@ -343,14 +346,8 @@ def csv_of(csv: bool, formula_safe: bool) -> Csv:
 
 
 def _print_owner_notes(owner: OwnerNotes) -> None:
-    changed = {column: r for column, r in owner.repairs.items() if r.missing or r.unknown or r.clipped}
-    if not changed and not owner.clipped_rows:
-        return
-    note("for the owner only (private, not in the release): cells that went to a fallback or were clipped")
-    for column, repairs in list(changed.items())[:20]:
-        counts = f"{repairs.missing} missing, {repairs.unknown} unknown, {repairs.clipped} out of range"
-        note(f"  {column}: {counts}")
-    if len(changed) > 20:
-        note(f"  and {len(changed) - 20} more columns")
-    if owner.clipped_rows:
-        note(f"  rows clipped to the row bound: {owner.clipped_rows}")
+    lines = owner.lines()
+    if lines:
+        note(owner.HEADING)
+    for line in lines:
+        note(f"  {line}")

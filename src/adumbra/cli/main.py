@@ -1,7 +1,8 @@
 """The command line: parse, call, print.
 
-Exit codes: 0 done, 1 the answer is no (verification failed, ledger exhausted or damaged), 2 bad usage or bad input,
-3 a defect of adumbra, 130 interrupted. Results go to stdout, everything else to stderr.
+Exit codes: 0 done, 1 the answer is no (verification failed, ledger exhausted or damaged), 2 bad usage or bad input and
+nothing was spent, 3 a defect of adumbra, 4 something failed after the charge, which stays, 130 interrupted. Results go
+to stdout, everything else to stderr.
 
 Heavy libraries are imported inside the commands that need them: help answers at once, and an interrupt while they
 load is handled like any other.
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import traceback
 from difflib import get_close_matches
@@ -22,9 +22,12 @@ import typer
 
 from adumbra.cli import answers, audits, evaluations, jobs, keys, ledgers, utility
 from adumbra.cli.output import emit, emit_json, note, print_error, print_table
-from adumbra.core.errors import AdumbraError, InputError
+from adumbra.core.errors import PAID, AdumbraError, InputError
+from adumbra.core.interrupts import asked_to_stop, listening, stop_if_asked
 
 __all__ = ["app", "command", "run"]
+
+_INTERRUPTED = 130
 
 app = typer.Typer(
     help="Release wide tables privately, and prove what it gives away.",
@@ -107,7 +110,10 @@ def run() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller: nobody reads it
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - for as long as the process lives
-    code = command()
+    try:
+        code = command()
+    except KeyboardInterrupt:  # a second one, while the first was being reported
+        code = _INTERRUPTED
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
@@ -118,31 +124,41 @@ def run() -> None:
 
 def command() -> int:
     """Run the command in `sys.argv`; user errors become three lines and an exit code, never a traceback."""
-    # Asked to stop (a job scheduler, a closing terminal): clean up as for Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        _check_arguments()
-        code = app(standalone_mode=False)
-    except AdumbraError as error:
+    # SIGTERM too (a job scheduler, a closing terminal): clean up as for Ctrl-C.
+    with listening():
+        try:
+            _check_arguments()
+            code = int(app(standalone_mode=False) or 0)
+            if code != _INTERRUPTED:
+                stop_if_asked()
+            return code
+        except (KeyboardInterrupt, typer.Abort):
+            note("interrupted")
+            return _INTERRUPTED
+        except Exception as error:
+            if not asked_to_stop():
+                return _explained(error)
+            note("interrupted")  # a library made an error of its own of it
+            return _INTERRUPTED
+
+
+def _explained(error: Exception) -> int:
+    """Print what went wrong; returns the exit code."""
+    if isinstance(error, AdumbraError):
         print_error(error)
-        code = error.exit_code
-    except (KeyboardInterrupt, typer.Abort):
-        note("interrupted")
-        code = 130
-    except _USAGE_ERROR as error:
-        code = _explain_usage(error)
-    except OSError as error:  # its text is left out: a library may have put a cell there
+        return error.exit_code
+    if isinstance(error, _USAGE_ERROR):
+        return _explain_usage(error)
+    if isinstance(error, OSError):  # its text is left out: a library may have put a cell there
         reason = error.strerror or type(error).__name__
         print_error(
             InputError("files that can be read and written", reason, "check the paths, permissions and the disk")
         )
-        code = 2
-    except MemoryError:
+        return 2
+    if isinstance(error, MemoryError):
         print_error(InputError("enough memory", "less", "use fewer dimensions, columns or categories"))
-        code = 2
-    except Exception as error:  # a defect; its text may quote a cell, so it is not shown unasked
-        code = _explain_defect(error)
-    return int(code or 0)
+        return 2
+    return _explain_defect(error)  # its text may quote a cell, so it is not shown unasked
 
 
 # typer keeps its own copy of click or uses the installed one, by version; this is the class in either.
@@ -181,12 +197,13 @@ def _explain_defect(error: Exception) -> int:
         traceback.print_exception(error)
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "adumbra" in Path(f.filename).parts]
     place = f" at {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+    notes = [line for line in getattr(error, "__notes__", ()) if line.startswith(PAID)]  # others may quote a cell
+    spent = notes[0].removeprefix(PAID) if notes else "nothing was charged"
     print_error(
         AdumbraError(
             "adumbra to work: this is a defect of it, not of your input",
             f"{type(error).__name__}{place}",
-            "report that line. A charge already in the ledger stays. ADUMBRA_TRACEBACK=1 shows more, but may quote "
-            "private cells",
+            f"report that line; {spent}. ADUMBRA_TRACEBACK=1 shows more, but may quote private cells",
         )
     )
     return 3

@@ -6,17 +6,19 @@ harmless. The one exception is data (`emit_data`), which must stay exact.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
-from adumbra.core.errors import AdumbraError
+from adumbra.core.errors import AdumbraError, AfterCharge
 from adumbra.core.shown import shown, shown_json, shown_lines
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ __all__ = [
     "print_frame",
     "print_markdown",
     "print_table",
+    "printing_what_is_in",
 ]
 
 _notes = Console(stderr=True, highlight=False)
@@ -43,12 +46,18 @@ _PIPED_WIDTH = 160
 
 def note(text: str) -> None:
     """One line for people, on stderr; never wrapped, so that scripts can search it."""
-    _notes.print(Text(shown(text)), soft_wrap=True)
+    _say(Text(shown(text)))
+
+
+def _say(text: Text) -> None:
+    # A full disk behind stderr must not end a release that is paid for, nor change its exit code.
+    with contextlib.suppress(OSError):
+        _notes.print(text, soft_wrap=True)
 
 
 def print_error(error: AdumbraError) -> None:
     """The three parts of an error, one a line."""
-    _notes.print(Text.assemble(("error", "bold red"), f": expected {error.expected}"), soft_wrap=True)
+    _say(Text.assemble(("error", "bold red"), f": expected {error.expected}"))
     note(f"       got {error.got}")
     note(f"       to do: {error.remedy}")
 
@@ -134,6 +143,19 @@ def print_frame(frame: pl.DataFrame, as_json: bool, *, formula_safe: bool = Fals
         page = io.BytesIO()
         write_csv(frame, page, FORMULA_SAFE if formula_safe else True)
         emit_data(page.getvalue().decode())
+
+
+@contextlib.contextmanager
+def printing_what_is_in(folder: Path) -> Iterator[None]:
+    """Say of output that cannot be written (a full disk behind stdout) that the release is there all the same."""
+    try:
+        yield
+    except OSError as error:
+        raise AfterCharge(
+            "an output that takes the card",
+            error.strerror or type(error).__name__,
+            f"{folder} is complete, and what was charged for it stays; its card is in card.md and card.json",
+        ) from None
 
 
 class Reporter:

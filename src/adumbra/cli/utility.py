@@ -10,9 +10,19 @@ import typer
 
 from adumbra.cli.jobs import DelimiterOption, FormulaOption, JsonOption, NameOption, SeedOption, csv_of
 from adumbra.cli.ledgers import LedgerOption, book_of
-from adumbra.cli.output import Reporter, emit, emit_data, emit_json, note, print_markdown, print_table
+from adumbra.cli.output import (
+    Reporter,
+    emit,
+    emit_data,
+    emit_json,
+    note,
+    print_markdown,
+    print_table,
+    printing_what_is_in,
+)
 from adumbra.core.errors import InputError
 from adumbra.core.files import new_file
+from adumbra.core.interrupts import stop_if_asked
 from adumbra.core.shown import shown_json
 
 if TYPE_CHECKING:
@@ -197,15 +207,18 @@ def apply(
                 progress=reporter,
                 tell=owner.append,
             )
+        stop_if_asked()
     except KeyboardInterrupt:
-        note(f"interrupted: {f'{out} is complete' if out.exists() else 'no release was written'}")
+        state = f"{out} is complete" if out.exists() else "no release was written"
+        note(f"interrupted: {state}. A charge already in the ledger stays (adumbra ledger show)")
         raise typer.Exit(130) from None
-    if json:
-        emit_json(folder.card.model_dump(mode="json") | {"folder": str(out)})
-    elif isinstance(folder, UtilityFolder):
-        print_markdown(utility_card_markdown(folder.card))
-    else:
-        print_markdown(card_markdown(folder.card))
+    with printing_what_is_in(out):
+        if json:
+            emit_json(folder.card.model_dump(mode="json") | {"folder": str(out)})
+        elif isinstance(folder, UtilityFolder):
+            print_markdown(utility_card_markdown(folder.card))
+        else:
+            print_markdown(card_markdown(folder.card))
     if isinstance(folder, UtilityFolder) and folder.card.not_reached:
         kept = "released all the same" if folder.card.rows == folder.card.table_rows else "left out"
         note(f"{folder.card.not_reached} of {folder.card.table_rows} records did not reach their class and were {kept}")

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from adumbra.core.shown import shown
 
-__all__ = ["AdumbraError", "InputError", "Refused", "is_panic"]
+__all__ = ["PAID", "AdumbraError", "AfterCharge", "InputError", "Refused", "is_panic"]
+
+PAID = "after the charge: "
+"""How the note begins that a defect carries if it shows up after the charge."""
 
 
 class AdumbraError(Exception):
@@ -27,13 +30,19 @@ class AdumbraError(Exception):
 
 
 class InputError(AdumbraError):
-    """Bad usage or bad input (exit code 2): nothing was published. A charge made before it was found stays."""
+    """Bad usage, bad input or a machine that cannot do it (exit code 2): nothing was spent, nothing was published."""
 
 
 class Refused(AdumbraError):
     """The question was well put and the answer is no: budget exhausted, verification failed (exit code 1)."""
 
     exit_code = 1
+
+
+class AfterCharge(AdumbraError):
+    """Something failed after the charge (exit code 4). The charge stays; the remedy says whether a release exists."""
+
+    exit_code = 4
 
 
 def is_panic(error: BaseException) -> bool:

@@ -23,7 +23,6 @@ from typing import Protocol, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from adumbra.core.checkpoint import checkpoint
 from adumbra.core.errors import InputError
 from adumbra.core.events import Event, FreshProjection, Law
 from adumbra.core.guarantee import Promise, Relation, Unit
@@ -322,7 +321,6 @@ class Meter:
         del self._open[line]
         self._till(line, calibration.event)
         self.done[line] = calibration
-        checkpoint("charged")
         if isinstance(query, Sum):
             return NoisySum(_summed(rows, query, calibration), calibration)
         if isinstance(query, RowMap):

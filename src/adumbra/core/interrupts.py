@@ -1,0 +1,70 @@
+"""A wish to stop that cannot be lost.
+
+Python answers Ctrl-C by raising `KeyboardInterrupt` wherever it happens to be. Inside a finalizer, or a function that
+a library calls from compiled code, nobody can catch it: it is printed as "Exception ignored" and the work goes on. So
+the handler also remembers the wish, and whoever is about to do something that cannot be undone asks `stop_if_asked`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any, NoReturn
+
+__all__ = ["asked_to_stop", "listening", "stop_if_asked"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class _Wish:
+    """Whether somebody asked this process to stop."""
+
+    stop = False
+
+
+def asked_to_stop() -> bool:
+    """Whether a signal asked to stop since `listening` began, even if its exception was lost."""
+    return _Wish.stop
+
+
+def stop_if_asked() -> None:
+    """Raise the interrupt that was lost; else do nothing.
+
+    >>> stop_if_asked()
+    """
+    if _Wish.stop:
+        raise KeyboardInterrupt
+
+
+def _remember(number: int, frame: FrameType | None) -> NoReturn:
+    _Wish.stop = True
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[None]:
+    """While a command runs: both signals interrupt it at once, are remembered, and are never printed as ignored.
+
+    Afterwards everything is as it was found. Outside the main thread, where Python takes no signals, nothing changes.
+    """
+    _Wish.stop = False
+    before: dict[int, Any] = {}
+    hook = sys.unraisablehook
+
+    def without_interrupts(ignored: Any) -> None:
+        if not issubclass(ignored.exc_type, KeyboardInterrupt):  # those are remembered
+            hook(ignored)
+
+    sys.unraisablehook = without_interrupts
+    try:
+        with contextlib.suppress(ValueError):
+            before.update({number: signal.signal(number, _remember) for number in _SIGNALS})
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        sys.unraisablehook = hook
+        _Wish.stop = False
