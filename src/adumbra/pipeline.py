@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -69,18 +70,21 @@ class OwnerNotes:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A release that has passed every check and measured nothing."""
+    """A release that has passed every check and measured nothing. It holds the private table: the owner's own."""
 
-    table: Table
+    table: Table = field(repr=False)
     schema: Schema
     mechanism: Mechanism
     promise: Promise
     setting: Setting
     name: str
-    count: int
+    count: int = field(repr=False)
     """Rows of the table: private under add-remove, and used only to check that the table did not change."""
     choice: str | None = None
     """Why this mechanism, where it was chosen by rule."""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a job or plan holds the private table: it is neither copied nor pickled")
 
     @property
     def space(self) -> Space:
@@ -90,7 +94,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a release would do, from shape and schema alone."""
+    """What a release would do, from shape and schema alone. It holds the private table: for the owner, not to be shared.
+
+    What it prints depends on no row, nor on their number where that is private.
+    """
 
     job: Job
     queries: Mapping[str, Query]
