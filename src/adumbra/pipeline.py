@@ -20,7 +20,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -83,9 +82,6 @@ class Job:
     choice: str | None = None
     """Why this mechanism, where it was chosen by rule."""
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a job or plan holds the private table: it is neither copied nor pickled")
-
     @property
     def space(self) -> Space:
         """The encoded rows' public shape."""
@@ -94,10 +90,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a release would do, from shape and schema alone. It holds the private table: for the owner, not to be shared.
-
-    What it prints depends on no row, nor on their number where that is private.
-    """
+    """What a release would do, from shape and schema alone. It holds the private table: the owner's own."""
 
     job: Job
     queries: Mapping[str, Query]
