@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import inspect
+import itertools
 import math
 import os
 import re
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,6 +27,7 @@ import polars as pl
 import pytest
 
 import adumbra as ad
+import adumbra.api
 import adumbra.core.histogram
 import adumbra.core.query
 import adumbra.core.randomness
@@ -37,6 +41,7 @@ import adumbra.privacy.strategies
 import adumbra.publish
 import adumbra.synthesis.principal
 import adumbra.table.encode
+from adumbra.answer.release import Release
 from adumbra.core.centred import Centred
 from adumbra.core.errors import Refused
 from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
@@ -53,6 +58,7 @@ from adumbra.linalg.sensing import Dense, Hadamard, Sensing, SparseSigns
 from adumbra.linalg.strategies import Haar, Identity, Tree, Waves, padded
 from adumbra.mechanisms.catalogue import build, catalogue
 from adumbra.privacy import calibrate, noise, sensitivity
+from adumbra.sklearn import JUPA, DPProTransformer, PrivatePCA
 from adumbra.synthesis.drawn import DrawnTable
 from adumbra.table.table import Table
 from tests import (
@@ -70,10 +76,15 @@ from tests import (
     test_ledger,
     test_long_tables,
     test_meter,
+    test_noise,
+    test_noise_keys,
+    test_private_pca,
     test_review,
     test_second_moment,
     test_sensing,
     test_sensitivity,
+    test_shared_objects,
+    test_sklearn,
     test_strategies,
     test_sums,
     test_sums_audit,
@@ -83,6 +94,7 @@ from tests.at_the_noise import CORNERS, SCHEMA, moved, paid_for, with_row
 from tests.repeatable import repeatable  # noqa: F401
 
 PAGE = Path(__file__).parents[1] / "docs" / "planted-bugs.md"
+real_urandom = os.urandom
 real_add_noise = noise.add_noise
 real_add_l2_noise = noise.add_l2_noise
 real_add_l2_noise_by_row = noise.add_l2_noise_by_row
@@ -132,6 +144,91 @@ def bound_read_from_data(patch):
 
 def same_noise_twice(patch):
     patch.setattr(noise, "operating_system_key", lambda: b"0" * 32)
+
+
+def key_of_16_bits(patch):
+    """32 bytes, of which two are random: as good to look at as any other noise."""
+    real = noise.operating_system_key
+    patch.setattr(noise, "operating_system_key", lambda: real()[:2] + bytes(30))
+
+
+def key_kept_by_the_process(patch):
+    """One key a process, and a counter for the calls: nothing repeats until somebody forks."""
+    patch.setattr(os, "urandom", real_urandom)  # entropy that forks do not share
+    root, calls = os.urandom(32), itertools.count()
+    patch.setattr(
+        noise, "operating_system_key", lambda: hashlib.sha256(root + next(calls).to_bytes(8, "big")).digest()
+    )
+
+
+def generator_kept_by_the_thread(patch):
+    """A generator a thread, which goes on where it stopped: fast, and copied by a fork."""
+    patch.setattr(os, "urandom", real_urandom)
+    stream, key, kept = noise.KeyStream, noise.operating_system_key, threading.local()
+
+    def own(_):
+        if not hasattr(kept, "stream"):
+            kept.stream = stream(key())
+        return kept.stream
+
+    patch.setattr(noise, "KeyStream", own)
+    patch.setattr(noise, "operating_system_key", lambda: b"")
+
+
+def pca_centre_is_the_private_mean(patch):
+    """The noisy mean is measured and paid for; what the estimator says it took the axes about is the true one."""
+    real = PrivatePCA._fit
+
+    def peeking(self, rows, terms):
+        real(self, rows, terms)
+        self.centre_ = rows.mean(axis=0) if self.centred else self.centre_
+
+    patch.setattr(PrivatePCA, "_fit", peeking)
+
+
+def projection_keeps_the_lengths_of_rows(patch):
+    """To say later how many of them a row bound would have cut."""
+    real = DPProTransformer._checked
+
+    def remembered(self, X, *, reset):
+        rows = real(self, X, reset=reset)
+        self._lengths = np.linalg.norm(rows, axis=1)
+        return rows
+
+    patch.setattr(DPProTransformer, "_checked", remembered)
+
+
+def jupa_remembers_what_it_released(patch):
+    """The mean of the private records, to warn when the next ones look otherwise."""
+    real = JUPA._standard
+
+    def remembered(self, X):
+        rows = real(self, X)
+        self._usual = rows.mean(axis=0)
+        return rows
+
+    patch.setattr(JUPA, "_standard", remembered)
+
+
+def release_keeps_what_the_owner_was_told(patch):
+    """Cells that were repaired and rows that were cut, at hand for whoever asks the release for them."""
+    real, told = adumbra.pipeline.release, []
+
+    def released(*given, **more):
+        told[:] = real(*given, **more)
+        return tuple(told)
+
+    def kept(*given, **more):
+        made = Release(*given, **more)
+        made._notes = told[1]
+        return made
+
+    patch.setattr(adumbra.pipeline, "release", released)
+    patch.setattr(adumbra.api, "Release", kept)
+
+
+def plan_prints_the_number_of_rows(patch):
+    patch.setattr(adumbra.pipeline.Job, "__repr__", lambda self: f"Job({self.name}, {self.count} rows)")
 
 
 def noise_shared_between_rows(patch):
@@ -1189,6 +1286,8 @@ def bug(plant, test, *arguments):
     return plant, test, arguments
 
 
+ESTIMATOR_TELLS = test_shared_objects.test_an_estimator_tells_neighbours_apart_by_noisy_numbers_alone
+RELEASE_TELLS = test_shared_objects.test_a_release_tells_neighbours_apart_by_noisy_numbers_alone
 AT_THE_DOOR = test_strategies.test_no_neighbouring_table_moves_an_answer_by_more_than_was_paid
 CASES = [
     bug(only_the_first_look_charged, test_synthetic.test_a_cap_refuses_all_looks_or_none, "moments"),
@@ -1232,6 +1331,36 @@ CASES = [
     ),
     bug(same_noise_twice, test_meter.test_noise_is_never_shared_between_rows_columns_batches_or_runs),
     bug(same_noise_twice, test_contract.test_the_seed_repeats_the_public_part_and_never_the_noise, "dppro"),
+    bug(key_of_16_bits, test_noise_keys.test_a_key_is_all_of_32_bytes_of_the_operating_system),
+    bug(key_of_16_bits, test_noise_keys.test_each_bit_of_the_key_changes_every_number, "gaussian"),
+    bug(key_kept_by_the_process, test_noise_keys.test_a_key_is_all_of_32_bytes_of_the_operating_system),
+    bug(key_kept_by_the_process, test_noise_keys.test_forks_share_nothing_with_each_other_or_with_their_parent),
+    bug(key_kept_by_the_process, test_noise.test_a_forked_child_draws_other_noise),
+    bug(generator_kept_by_the_thread, test_noise_keys.test_every_call_takes_a_new_key_in_every_thread),
+    bug(generator_kept_by_the_thread, test_noise_keys.test_forks_share_nothing_with_each_other_or_with_their_parent),
+    bug(generator_kept_by_the_thread, test_noise.test_a_forked_child_draws_other_noise),
+    bug(
+        pca_centre_is_the_private_mean,
+        test_private_pca.test_the_centre_is_the_declared_middle_or_the_mean_that_was_released,
+        "analyze_gauss",
+        True,
+    ),
+    bug(pca_centre_is_the_private_mean, ESTIMATOR_TELLS, "PrivatePCA", "centred"),
+    bug(projection_keeps_the_lengths_of_rows, test_sklearn.test_fit_learns_nothing_from_cells, 2, "row"),
+    bug(projection_keeps_the_lengths_of_rows, ESTIMATOR_TELLS, "DPProTransformer", "rows"),
+    bug(jupa_remembers_what_it_released, ESTIMATOR_TELLS, "JUPA", "coarse"),
+    bug(jupa_remembers_what_it_released, ESTIMATOR_TELLS, "JUPA", "laplace"),
+    bug(release_keeps_what_the_owner_was_told, RELEASE_TELLS, "tables", "replace"),
+    bug(
+        release_keeps_what_the_owner_was_told,
+        test_shared_objects.test_a_release_holds_neither_the_table_nor_the_way_to_it,
+        "frame",
+    ),
+    bug(
+        plan_prints_the_number_of_rows,
+        test_shared_objects.test_a_plan_prints_no_row_and_no_private_number_of_rows,
+        Relation.ADD_REMOVE,
+    ),
     bug(noise_shared_between_rows, test_meter.test_noise_is_never_shared_between_rows_columns_batches_or_runs),
     bug(one_hot_as_one_column, test_sensitivity.test_one_hot_change_counts_both_coordinates),
     bug(one_hot_as_one_column, test_sensitivity.test_no_cell_change_exceeds_the_bound_and_the_worst_reaches_it),

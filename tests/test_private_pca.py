@@ -212,6 +212,20 @@ def test_centre_and_scale_never_look_at_the_table(mechanism):
         assert pca.sigma_ == pytest.approx(first.sigma_, rel=1e-4)  # the axes are rounded to a grid
 
 
+@pytest.mark.parametrize("mechanism", MECHANISMS[:2])
+@pytest.mark.parametrize("centred", [False, True])
+def test_the_centre_is_the_declared_middle_or_the_mean_that_was_released(mechanism, centred, monkeypatch):
+    """Never the mean of the rows, which is as private as they are."""
+    made_of, real = [], api.release
+    monkeypatch.setattr(api, "release", lambda *given, **more: made_of.append(real(*given, **more)) or made_of[-1])
+    X = rows(40)
+    pca = made(mechanism=mechanism, centred=centred).fit(X)
+    (released,) = made_of
+    expected = MIDDLE + released.arrays["mean"] * RANGE if centred else MIDDLE
+    assert np.array_equal(pca.centre_, expected)
+    assert not np.isclose(pca.centre_, X.mean(axis=0), rtol=1e-9).any()
+
+
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_axes_respond_only_through_the_second_moment(mechanism, same_noise):
     """Rows mirrored at the middle move the mean and every quantile; with the same noise not a bit may change."""

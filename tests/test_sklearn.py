@@ -25,6 +25,7 @@ import adumbra.sklearn
 from adumbra.privacy import noise
 from adumbra.privacy.calibrate import mu_for
 from adumbra.sklearn import DPProTransformer
+from tests.contents import contents, differing
 from tests.repeatable import repeatable  # noqa: F401
 from tests.test_docs import FENCE, run_python, text
 
@@ -149,6 +150,7 @@ def test_fit_learns_nothing_from_cells(dimension, unit):
     other = made(dimension=dimension, unit=unit).fit(1e6 * rows(50, seed=1))
     assert np.array_equal(one.matrix_, other.matrix_)
     assert (one.sigma_, one.seed_) == (other.sigma_, other.seed_)
+    assert differing(contents(one), contents(other)) == []  # nor does it keep anything
 
 
 def test_scaling_never_looks_at_other_rows(silence):

@@ -96,15 +96,15 @@ class OwnerNotes:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A release that has passed every check and measured nothing."""
+    """A release that has passed every check and measured nothing. It holds the private table: the owner's own."""
 
-    table: Table
+    table: Table = field(repr=False)
     schema: Schema
     mechanism: Mechanism
     promise: Promise
     setting: Setting
     name: str
-    count: int
+    count: int = field(repr=False)
     """Rows of the table: private under add-remove, and used only to check that the table did not change."""
     choice: str | None = None
     """Why this mechanism, where it was chosen by rule."""
@@ -117,7 +117,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a release would do, from shape and schema alone."""
+    """What a release would do, from shape and schema alone. It holds the private table: the owner's own."""
 
     job: Job
     queries: Mapping[str, Query]

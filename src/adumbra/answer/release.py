@@ -35,7 +35,8 @@ _OF_CELLS = ("range", "marginal", "workload")
 class Release:
     """A release folder with its answers.
 
-    Made by `adumbra.release` and `adumbra.load`. Everything in it may be published.
+    Made by `adumbra.release` and `adumbra.load`. Everything in it may be published. Its pickle is the place of its
+    folder and no more; it opens where that folder can be read.
     """
 
     def __init__(self, folder: ReleaseFolder, native: Native = "polars", temporary: bool = False) -> None:
@@ -43,6 +44,15 @@ class Release:
         self._native = native
         if temporary:  # a release that was never saved goes away with the object
             self._cleaner = weakref.finalize(self, shutil.rmtree, folder.path.parent, True)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if hasattr(self, "_cleaner"):
+            raise InputError(
+                "a release that was saved, to copy or pickle it",
+                "one in a temporary place, which goes away with this object",
+                "save it first: adumbra.load(release.save(FOLDER))",
+            )
+        return _opened, (str(self.path), self._native)
 
     def __repr__(self) -> str:
         card = self.card
@@ -227,6 +237,11 @@ class Release:
     def reconstruct(self) -> Any:
         """Least-squares rows in the schema's own columns."""
         return give_back(self._rows.reconstruct(), self._native)
+
+
+def _opened(path: str, native: Native) -> Release:
+    """A release that was pickled."""
+    return Release(ReleaseFolder.open(path), native)
 
 
 def load(path: str | Path, public_key: PublicKey | None = None) -> Release:

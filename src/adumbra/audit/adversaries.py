@@ -121,6 +121,8 @@ class AdversaryReport:
     likely: a rare class that can be read off is not hidden by the frequent one that everybody guesses. `chance` is then
     one over the number of classes among ALL records of the owner, so that a release that leaves out the records of some
     classes is not excused by what it left.
+
+    Exact counts over the records that were attacked: where those are private, the report is the owner's own.
     """
 
     release: str

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, Literal, NoReturn, cast
 
 import polars as pl
 import pyarrow as pa
@@ -88,6 +88,9 @@ class Table(ABC):
     def blocks(self, columns: Sequence[str], rows: int = 16384) -> Iterator[pl.DataFrame | NDArray[Any]]:
         """The same for encoding: frames, or arrays of those columns where a table holds its numbers in arrays."""
         return self.batches(columns, rows)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a private table is neither copied nor pickled, nor is a plan, which holds it")
 
     def __repr__(self) -> str:
         return f"<Table {self.name!r}, {len(self.columns)} columns>"
