@@ -77,7 +77,7 @@ class Publication:
         self.written = 0
 
     @property
-    def form(self) -> tuple[bool, bool]:
+    def form(self) -> tuple[Csv, bool]:
         """Which files there will be: a CSV, a signature."""
         return self._csv, self._signing_key is not None
 
