@@ -1,8 +1,8 @@
 """One cell, one row: whatever library a table comes from, changing a cell changes how no other row is read.
 
 A library gives a column a type that depends on all its cells, and changes it on account of one: pandas turns whole
-numbers to floats and booleans to objects, a CSV reader turns either to text. Each reader here makes its column anew from
-plain cells, as a user of that library would, so that the types are the library's own choice.
+numbers to floats and booleans to objects, a CSV reader turns either to text. Each reader here makes its column anew
+from plain cells, as a user of that library would, so that the types are the library's own choice.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def made(reader, cells, folder):
 
 
 def neighbours(reader, folder, ways):
-    """Each column of plain cells read in each of the `ways` that suit it, and read again with its second cell changed."""
+    """Each column of plain cells, read in the `ways` that suit it, and again with its second cell changed."""
     for base, columns in CASES:
         table = made(reader, base, folder)
         if table is None:
