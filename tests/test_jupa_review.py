@@ -214,12 +214,13 @@ def test_a_card_names_the_whole_records_and_the_classes_of_its_model() -> None:
 # ---- input
 
 
-def test_true_and_false_mean_the_same_as_text(tmp_path: Path) -> None:
-    """A public Parquet file and a private CSV file: one has booleans, the other words."""
+def test_true_and_false_mean_the_same_however_they_are_written() -> None:
+    """A public Parquet file and a private CSV file: one has booleans, the other words, or Python's, or numbers."""
     public = _records(200, 8).with_columns(f=pl.col("a") > 1.0)
     model = _fitted(public, release="coarse")
-    worded = public.with_columns(pl.col("f").cast(pl.String))
-    np.testing.assert_array_equal(model.unperturbed(worded), model.unperturbed(public))
+    word = public["f"].cast(pl.String)
+    for column in (word, word.str.to_titlecase(), word.str.to_uppercase(), public["f"].cast(pl.Float64)):
+        np.testing.assert_array_equal(model.unperturbed(public.with_columns(f=column)), model.unperturbed(public))
 
 
 def test_a_column_of_other_things_is_told_to_the_owner_and_not_refused() -> None:

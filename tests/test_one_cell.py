@@ -1,8 +1,8 @@
 """One cell, one row: whatever library a table comes from, changing a cell changes how no other row is read.
 
 A library gives a column a type that depends on all its cells, and changes it on account of one: pandas turns whole
-numbers to floats and booleans to objects, a CSV reader turns either to text. Each reader here makes its column anew from
-plain cells, as a user of that library would, so that the types are the library's own choice.
+numbers to floats and booleans to objects, a CSV reader turns either to text. Each reader here makes its column anew
+from plain cells, as a user of that library would, so that the types are the library's own choice.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ CASES = [
     *((base, [category("2020-01-02", "2020-01-03"), category("2020-01-02 00:00:00", "2020-01-03T12:00:00.000")])
       for base in ([DAY, NEXT, DAY, NEXT, DAY, NEXT], [MIDNIGHT, NOON, MIDNIGHT, NOON, MIDNIGHT, MIDNIGHT])),
 ]  # fmt: skip
-OTHERS = [None, "junk", "none", "", 7, 2.5, 1, True, DAY, NOON, "TRUE"]
+OTHERS = [None, "junk", "", 7, 2.5, True, DAY, "TRUE"]
 
 
 def made(reader, cells, folder):
@@ -190,7 +190,7 @@ def made(reader, cells, folder):
 
 
 def neighbours(reader, folder, ways):
-    """Each column of plain cells read in each of the `ways` that suit it, and read again with its second cell changed."""
+    """Each column of plain cells, read in the `ways` that suit it, and again with its second cell changed."""
     for base, columns in CASES:
         table = made(reader, base, folder)
         if table is None:
@@ -223,8 +223,18 @@ def encoded(table, schema) -> np.ndarray:
 
 def utility_aware(base, columns):
     """Coded as JUPA codes private records, by public tables that hold the same cells in other types."""
+    place = [cells for cells, _ in CASES].index(base)
+    if place not in FITTED:
+        FITTED[place] = list(fitted_books(base))
+    return FITTED[place]
+
+
+FITTED: dict[int, list] = {}
+
+
+def fitted_books(base):
     text = pl.DataFrame({"x": pl.Series([str(cell) for cell in base] + ["1", "0"])})
-    for public in (text, pl.DataFrame({"x": pl.Series(base)}), pl.DataFrame({"x": ["maybe", *text["x"]]})):
+    for public in (pl.DataFrame({"x": pl.Series(base)}), pl.DataFrame({"x": ["maybe", *text["x"]]})):
         book = Features.fit(public, columns=["x"])
         yield f"features {book.codes}", lambda table, book=book: book.encode(next(table.batches(["x"])))
     target = Target.fit(text.filter(~pl.col("x").is_in(["none", "None", "n/a"])), ["x"], "utility")
@@ -232,13 +242,11 @@ def utility_aware(base, columns):
 
 
 def check_no_other_row_moves(reader, folder, ways):
-    moved, tried = [], 0
+    tried = 0
     for before, after, what in neighbours(reader, folder, ways):
+        assert before == after, f"{reader.__name__}, {what}: other rows moved"
         tried += 1
-        if before != after:
-            moved.append(what)
     assert tried > 40
-    assert not moved, f"{len(moved)} of {tried} changes moved other rows, the first: {moved[0]}"
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__name__)

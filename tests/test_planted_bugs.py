@@ -31,7 +31,9 @@ import adumbra.api
 import adumbra.core.histogram
 import adumbra.core.query
 import adumbra.core.randomness
+import adumbra.core.spelling
 import adumbra.core.sums
+import adumbra.jupa.features
 import adumbra.jupa.local
 import adumbra.mechanisms.tables
 import adumbra.pipeline
@@ -73,12 +75,14 @@ from tests import (
     test_encode,
     test_jupa,
     test_jupa_mended,
+    test_jupa_review,
     test_ledger,
     test_long_tables,
     test_meter,
     test_noise,
     test_noise_keys,
     test_private_pca,
+    test_one_cell,
     test_review,
     test_second_moment,
     test_sensing,
@@ -1125,6 +1129,51 @@ def box_wider_than_its_noise(patch):
     patch.setattr(adumbra.jupa.local, "Budget", lambda epsilon, *rest: own(2 * epsilon, *rest))
 
 
+def boolean_column_read_by_its_own_rule(patch):
+    """Booleans are 1 and 0; where one cell made objects of them, their words are words."""
+    patch.setattr(adumbra.core.spelling, "_with_words", lambda found, text: found)
+
+
+def _as_they_stand(cells, values):
+    """Places of the values that are written just so."""
+    written = [str(value).strip() for value in values]
+    return np.array([written.index(text) if text in written else -1 for text in adumbra.core.spelling.texts(cells)])
+
+
+def true_words_read_apart(patch):
+    """JUPA: "True" of an object column is another category than "true" of a Boolean one."""
+    real = adumbra.core.spelling.places
+
+    def places(cells, values):
+        worded = {"true", "false"} & set(values) and cells.dtype == pl.String
+        return _as_they_stand(cells, values) if worded else real(cells, values)
+
+    patch.setattr(adumbra.jupa.features, "places", places)
+
+
+def whole_floats_spelled_by_their_column(patch):
+    """1.0 of a float column is "1"; of an object column it is "1.0", and not the number that it spells."""
+    real = adumbra.core.spelling._Book.by_key
+
+    def by_key(self, text):
+        return real(self, text) if self.exact is None else np.full(len(text), -1)
+
+    patch.setattr(adumbra.core.spelling._Book, "by_key", by_key)
+
+
+def type_taken_from_all_cells(patch):
+    """A column of text is one of numbers if every cell of it spells a number."""
+    real = adumbra.core.spelling.places
+
+    def places(cells, values):
+        text = adumbra.core.spelling.texts(cells).drop_nulls()
+        guessed = text.cast(pl.Float64, strict=False).null_count() == 0
+        return real(cells, values) if guessed else _as_they_stand(cells, values)
+
+    for place in (adumbra.table.encode, adumbra.jupa.features):
+        patch.setattr(place, "places", places)
+
+
 def neighbours_of(relation):
     """Pairs of tables: twelve people and one more, who is another, is empty, or is not there."""
     whole = [with_row(row) for row in CORNERS]
@@ -1288,6 +1337,9 @@ def bug(plant, test, *arguments):
 
 ESTIMATOR_TELLS = test_shared_objects.test_an_estimator_tells_neighbours_apart_by_noisy_numbers_alone
 RELEASE_TELLS = test_shared_objects.test_a_release_tells_neighbours_apart_by_noisy_numbers_alone
+ONE_CELL = test_one_cell.test_one_cell_changes_how_no_other_row_is_read
+ONE_RECORD = test_one_cell.test_one_cell_changes_no_other_record_for_jupa
+TYPED = (test_one_cell.numpy_numbers,)  # never text
 AT_THE_DOOR = test_strategies.test_no_neighbouring_table_moves_an_answer_by_more_than_was_paid
 CASES = [
     bug(only_the_first_look_charged, test_synthetic.test_a_cap_refuses_all_looks_or_none, "moments"),
@@ -1687,6 +1739,16 @@ CASES = [
         "repair",
     ),
     bug(box_wider_than_its_noise, test_jupa.test_the_noise_has_the_scale_that_the_box_needs_and_no_other, 3, 1.5, 4.0),
+    bug(boolean_column_read_by_its_own_rule, test_one_cell.test_true_and_false_are_one_and_zero),
+    bug(boolean_column_read_by_its_own_rule, ONE_CELL, test_one_cell.pandas_plain),
+    bug(boolean_column_read_by_its_own_rule, ONE_RECORD, test_one_cell.pandas_plain),
+    bug(true_words_read_apart, ONE_RECORD, test_one_cell.pandas_plain),
+    bug(true_words_read_apart, test_jupa_review.test_true_and_false_mean_the_same_however_they_are_written),
+    bug(whole_floats_spelled_by_their_column, test_one_cell.test_every_form_of_a_number_is_one_cell),
+    bug(whole_floats_spelled_by_their_column, ONE_CELL, test_one_cell.pandas_plain),
+    bug(whole_floats_spelled_by_their_column, ONE_RECORD, test_one_cell.pandas_plain),
+    *(bug(type_taken_from_all_cells, ONE_CELL, reader) for reader in test_one_cell.READERS if reader not in TYPED),
+    *(bug(type_taken_from_all_cells, ONE_RECORD, reader) for reader in test_one_cell.READERS if reader not in TYPED),
 ]
 
 

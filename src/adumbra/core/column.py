@@ -16,7 +16,8 @@ from typing import Any, Literal, cast
 from adumbra.core.errors import InputError
 from adumbra.core.shown import shown_toml
 from adumbra.core.space import Kind
-from adumbra.core.spelling import Value, key
+from adumbra.core.spelling import Value
+from adumbra.core.spelling import key as key_of
 
 __all__ = [
     "COLUMN_KEYS",
@@ -232,11 +233,15 @@ class Column:
 
     def _check_distinct(self) -> None:
         """Refuse values that a reader which gives the column another type could not tell apart."""
-        same = repeated(key(v) for v in self.values)
+        same = repeated(key_of(v) for v in self.values)
         if isinstance(same, str):
             raise self._error("values that spell different moments", f"two that spell {same!r}", "delete one")
         if same is not None:
-            got = f"two that spell {same} (true is read as 1 and false as 0)" if same in (0, 1) else f"two that spell {same}"
+            got = (
+                f"two that spell {same} (true is read as 1 and false as 0)"
+                if same in (0, 1)
+                else f"two that spell {same}"
+            )
             raise self._error("values that spell different numbers", got, "delete one, or declare another word")
 
     def _one_type(self, values: tuple[object, ...]) -> tuple[Value, ...]:

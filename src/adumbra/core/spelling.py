@@ -45,7 +45,8 @@ BLANK = ("", "?", "-", ".", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "
 _YES, _NO = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
 _WORDS = pl.Enum([*_NO, *_YES])
 _MOMENT = re.compile(
-    r"(?:(?P<day>\d{4}-\d\d-\d\d)[T ])?(?P<minute>\d\d:\d\d)(?P<second>:\d\d(?:\.\d+)?)? ?(?P<offset>Z|[+-]\d\d:?\d\d)?",
+    r"(?:(?P<day>\d{4}-\d\d-\d\d)[T ])?(?P<minute>\d\d:\d\d)(?P<second>:\d\d(?:\.\d+)?)?"
+    r" ?(?P<offset>Z|[+-]\d\d:?\d\d)?",
     re.ASCII,
 )
 _LIKE_A_MOMENT = r"^(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d"
@@ -247,7 +248,7 @@ def places(cells: pl.Series, values: Sequence[Value]) -> Integers:
 
     A blank word that is declared is a value. Declared true and false are met by every word for yes and no.
     """
-    book = _book(type(values[0]), tuple(values))
+    book = _book(isinstance(values[0], bool), tuple(values))
     if book.both is not None:
         said = answers(cells)
         return np.where(said < 0, -1, book.both[said])
@@ -304,8 +305,8 @@ class _Book:
 
 
 @lru_cache(maxsize=256)
-def _book(kind: type, values: tuple[Value, ...]) -> _Book:
-    if kind is bool:  # asked for by kind as well: to Python, (True, False) and (1, 0) are equal
+def _book(truths: bool, values: tuple[Value, ...]) -> _Book:
+    if truths:  # told apart: to Python, (True, False) and (1, 0) are equal
         both = [values.index(said) if said in values else -1 for said in (False, True)]
         return _Book(None, None, (), np.array(both, dtype=np.int64))
     keys = [key(value) for value in values]

@@ -378,7 +378,8 @@ def batches_of(
             # told, not refused: the release of a table that differs in one record would not be refused
             tell(f"  {name}: no number in the whole table: is this the right column, written as in the public table?")
     if unclassed:
-        tell(f"  {', '.join(model.privacy.columns)}: {unclassed} without a class of the public table; each got one at random")
+        named = ", ".join(model.privacy.columns)
+        tell(f"  {named}: {unclassed} without a class of the public table, which got one at random")
     if known > KNOWN * count:
         tell(
             f"  {100 * known / count:.0f} % of the records read like public ones that the model was fitted on: is this "

@@ -278,8 +278,7 @@ def _check_type(column: Column, got: str) -> None:
         raise InputError(
             f"column {column.name!r} with cells that kind = {column.kind} can read",
             f"cells of type {got}",
-            'convert the column, declare another kind (dates: "category"), '
-            'or write role = "drop"',
+            'convert the column, declare another kind (dates: "category"), or write role = "drop"',
         )
 
 
