@@ -46,6 +46,7 @@ import adumbra.table.encode
 from adumbra.answer.release import Release
 from adumbra.core.centred import Centred
 from adumbra.core.errors import Refused
+from adumbra.core.events import Event
 from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.core.histogram import Histogram, TailChoice, spectrum_tails
 from adumbra.core.query import RowMap
@@ -61,6 +62,7 @@ from adumbra.linalg.strategies import Haar, Identity, Tree, Waves, padded
 from adumbra.mechanisms.catalogue import build, catalogue
 from adumbra.privacy import calibrate, noise, sensitivity
 from adumbra.sklearn import JUPA, DPProTransformer, PrivatePCA
+from adumbra.privacy.totals import Totals
 from adumbra.synthesis.drawn import DrawnTable
 from adumbra.table.table import Table
 from tests import (
@@ -83,6 +85,7 @@ from tests import (
     test_noise_keys,
     test_private_pca,
     test_one_cell,
+    test_noise_scale,
     test_review,
     test_second_moment,
     test_sensing,
@@ -1063,9 +1066,71 @@ def tail_of_a_replaced_row_paid_as_added(patch):
     patch.setattr(adumbra.privacy.strategies, "_tail", lambda relation: real(Relation.ADD_REMOVE))
 
 
+def fourier_tail_under_zero_out_paid_like_an_added_row(patch):
+    """As if an emptied row just went; it can change its cell."""
+    real = adumbra.privacy.strategies._tail
+
+    def cheaper(relation):
+        return real(Relation.REPLACE if relation is Relation.REPLACE else Relation.ADD_REMOVE)
+
+    patch.setattr(adumbra.privacy.strategies, "_tail", cheaper)
+
+
 def tail_of_a_transform_that_lengthens(patch):
     """A transform that is not orthonormal: both a frequency and its mirror image count twice."""
     patch.setattr(adumbra.core.histogram, "spectrum_tails", lambda counts: spectrum_tails(counts) * math.sqrt(2))
+
+
+def add_remove_bound_kept_under_replace(patch):
+    """A sum has a bound for a row that comes or goes; the card beside it shows the number of rows."""
+    patch.setattr(Event, "within", lambda self, promised: self)
+
+
+def scale_truncated_to_whole_steps(patch):
+    real = adumbra.privacy.meter._steps
+    patch.setattr(adumbra.privacy.meter, "_steps", lambda scale, part: float(math.floor(real(scale, part))))
+
+
+def scale_truncated_by_the_sampler(patch):
+    """A table for whole scales only, which are fewer to build; Gaussian noise alone."""
+
+    def shorter(law, exact, t, step, **kw):
+        return real_add_noise(law, exact, float(math.floor(t)) if law == "gaussian" else t, step, **kw)
+
+    patch.setattr(noise, "add_noise", shorter)
+
+
+def partial_totals_added_in_float64(patch):
+    """Rounded beyond 2^53, and cast to integers too late."""
+
+    def rounded(self, partial):
+        for name, value in partial.numbers.items():
+            total = value + self._whole[name].astype(np.float64) if name in self._whole else value
+            self._whole[name] = total.astype(np.int64)
+            value[...] = 0.0
+        partial.rows = 0
+
+    patch.setattr(Totals, "_empty", rounded)
+
+
+def partial_totals_of_32_bits(patch):
+    """They wrap around."""
+    real = Totals._empty
+
+    def wrapped(self, partial):
+        for value in partial.numbers.values():
+            value[...] = value.astype(np.int64).astype(np.int32)
+        real(self, partial)
+
+    patch.setattr(Totals, "_empty", wrapped)
+
+
+def noise_added_to_a_long_sum_in_float64(patch):
+    def rounded(exact, drawn, step, out):
+        out[...] = (exact.astype(np.float64) + drawn) * step
+        return True
+
+    patch.setattr(noise, "_finish", rounded)
 
 
 LABELLED = "moments by class, mixed"
@@ -1340,6 +1405,9 @@ RELEASE_TELLS = test_shared_objects.test_a_release_tells_neighbours_apart_by_noi
 ONE_CELL = test_one_cell.test_one_cell_changes_how_no_other_row_is_read
 ONE_RECORD = test_one_cell.test_one_cell_changes_no_other_record_for_jupa
 TYPED = (test_one_cell.numpy_numbers,)  # never text
+EVERY_COST = test_cost_table.test_every_stated_cost_holds_for_its_own_neighbours
+WORST_TABLES = test_contract.test_a_mechanism_brings_the_tables_that_come_closest_to_breaking_each_of_its_promises
+SCALE = test_noise_scale.test_the_scale_that_reaches_the_sampler_is_the_charged_one
 AT_THE_DOOR = test_strategies.test_no_neighbouring_table_moves_an_answer_by_more_than_was_paid
 CASES = [
     bug(only_the_first_look_charged, test_synthetic.test_a_cap_refuses_all_looks_or_none, "moments"),
@@ -1716,6 +1784,7 @@ CASES = [
         tail_of_a_replaced_row_paid_as_added,
         test_strategies.test_two_opposite_cells_move_a_tail_by_the_root_of_two,
     ),
+    bug(tail_of_a_replaced_row_paid_as_added, WORST_TABLES, "fourier"),
     bug(tail_of_a_transform_that_lengthens, test_strategies.test_no_row_moves_a_tail_by_more_than_its_bound, 100),
     bug(tail_of_a_transform_that_lengthens, test_strategies.test_tails_are_lengths_of_what_the_waves_leave_out),
     bug(response_too_truthful, test_coins.test_answers_follow_the_law_and_no_other_scale, 1.0, 3),
@@ -1732,6 +1801,46 @@ CASES = [
         3,
     ),
     bug(coins_favour_low_sides, test_coins.test_every_side_is_equally_likely, 3),
+    bug(fourier_tail_under_zero_out_paid_like_an_added_row, WORST_TABLES, "fourier"),
+    bug(
+        fourier_tail_under_zero_out_paid_like_an_added_row,
+        test_strategies.test_an_emptied_row_moves_a_tail_like_a_replaced_one,
+    ),
+    bug(fourier_tail_under_zero_out_paid_like_an_added_row, EVERY_COST, "fourier, no waves", "row", "zero-out", None),
+    bug(add_remove_bound_kept_under_replace, EVERY_COST, "tables", "row", "replace", None),
+    bug(add_remove_bound_kept_under_replace, EVERY_COST, "lip", "row", "zero-out", None),
+    bug(
+        add_remove_bound_kept_under_replace,
+        test_cost_table.test_an_event_has_no_bound_for_a_relation_that_its_release_breaks,
+        Neighbours(Unit.CELL, Relation.REPLACE),
+    ),
+    bug(
+        add_remove_bound_kept_under_replace,
+        test_cost_table.test_a_cap_for_add_remove_refuses_what_publishes_the_number_of_rows,
+        Neighbours(Unit.ROW, Relation.REPLACE),
+    ),
+    bug(
+        add_remove_bound_kept_under_replace,
+        test_cost_table.test_a_line_of_an_earlier_version_counts_only_what_its_release_kept,
+        Neighbours(Unit.ROW, Relation.ZERO_OUT),
+    ),
+    bug(scale_truncated_to_whole_steps, SCALE, "both tables, mixed", "gaussian"),
+    bug(scale_truncated_to_whole_steps, SCALE, "row map", "l2-laplace"),
+    bug(scale_truncated_to_whole_steps, EVERY_COST, "tables", "row", "replace", None),
+    bug(scale_truncated_by_the_sampler, SCALE, "both tables, mixed", "gaussian"),
+    bug(scale_truncated_by_the_sampler, SCALE, "row map", "gaussian"),
+    bug(partial_totals_added_in_float64, test_long_tables.test_a_second_moment_beyond_2_to_the_53_is_exact, 1),
+    bug(partial_totals_added_in_float64, test_long_tables.test_a_second_moment_beyond_2_to_the_53_is_exact, 2),
+    bug(partial_totals_of_32_bits, test_long_tables.test_a_second_moment_beyond_2_to_the_53_is_exact, 1),
+    bug(partial_totals_of_32_bits, test_long_tables.test_a_total_of_many_partials_is_the_total, "gram, mixed", 1),
+    bug(noise_added_to_a_long_sum_in_float64, test_long_tables.test_noise_meets_a_long_sum_in_integers, 1, 1),
+    bug(
+        noise_added_to_a_long_sum_in_float64,
+        test_noise.test_noise_does_not_depend_on_the_answer,
+        "gaussian",
+        np.int64,
+        2.0**57,
+    ),
     bug(
         left_out_values_known_all_the_same,
         test_jupa_mended.test_rare_categories_do_not_break_ranks,
