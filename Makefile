@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 DEMO := demo-out
 WORKERS ?= 2
 
-.PHONY: demo test lint types contract examples audit bench clean
+.PHONY: demo test lint types contract examples audit bench fuzz clean
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -45,6 +45,11 @@ audit: $(VENV)/.core
 
 bench: $(VENV)/.test
 	for benchmark in benchmarks/*.py; do $(BIN)/python $$benchmark --quick || exit 1; done
+
+# a few minutes; COUNT damaged files of every kind
+COUNT ?= 3000
+fuzz: $(VENV)/.test
+	$(BIN)/python -m tests.fuzz --kind all --count $(COUNT) --seed $$(date +%s)
 
 clean:
 	rm -rf $(VENV) $(DEMO) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -21,6 +21,7 @@ from typing import Annotated, Any
 import typer
 
 from adumbra.cli import answers, audits, evaluations, jobs, ledgers, utility
+from adumbra.cli.foreign import called, silence
 from adumbra.cli.output import emit, emit_json, note, print_error, print_table
 from adumbra.core.errors import AdumbraError, InputError, Refused
 
@@ -160,6 +161,7 @@ def run() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller: nobody reads it
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - for as long as the process lives
+    silence()
     code = command()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
@@ -175,7 +177,7 @@ def command() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         _check_arguments()
-        code = app(standalone_mode=False)
+        code = called(app)
     except AdumbraError as error:
         print_error(error)
         code = error.exit_code

@@ -83,7 +83,7 @@ class Entry:
             return None
         try:
             return Event.from_json(self.body["event"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(
                 "an event this version knows",
                 f"line {self.sequence} written by version {self.version}",
