@@ -13,7 +13,7 @@ TESTS ?=
 SMOKE := tests/test_cli.py tests/test_contract.py tests/test_read.py tests/test_encode.py tests/test_ledger.py \
 	tests/test_release_folder.py tests/test_sklearn.py
 
-.PHONY: demo test test-lowest test-pythons smoke lock lint types contract examples audit bench clean
+.PHONY: demo test test-lowest test-pythons smoke lock lint types contract examples audit bench fuzz clean
 
 $(VENV)/.core: pyproject.toml $(CONSTRAINTS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -71,6 +71,11 @@ audit: $(VENV)/.core
 
 bench: $(VENV)/.test
 	for benchmark in benchmarks/*.py; do $(BIN)/python $$benchmark --quick || exit 1; done
+
+# a few minutes; COUNT damaged files of every kind
+COUNT ?= 3000
+fuzz: $(VENV)/.test
+	$(BIN)/python -m tests.fuzz --kind all --count $(COUNT) --seed $$(date +%s)
 
 clean:
 	rm -rf $(VENV) .venv-* $(DEMO) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -30,7 +30,7 @@ SECRET = "SECRETCELL"
 """Stands in every private cell of text; no message may hold a piece of it."""
 _PIECES = [SECRET[start : start + 5] for start in range(len(SECRET) - 4)]
 _NUMBERS = [0, 1, 2**7, 2**8 - 1, 2**15, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63 - 1, 2**64 - 1]
-_SECONDS, _MEMORY = 20, 2**30
+_SECONDS, _MEMORY = 60, 2**30
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ import adumbra.privacy.meter
 import adumbra.privacy.strategies
 import adumbra.publish
 import adumbra.synthesis.principal
+import adumbra.table.columnar
 import adumbra.table.encode
 from adumbra.answer.release import Release
 from adumbra.core.centred import Centred
@@ -73,6 +74,7 @@ from tests import (
     test_coins,
     test_contract,
     test_cost_table,
+    test_damaged_tables,
     test_dppro,
     test_encode,
     test_jupa,
@@ -666,6 +668,10 @@ def later_look_gets_what_an_earlier_one_says(patch):
 
 def changed_table_not_noticed(patch):
     patch.setattr(adumbra.privacy.meter._SameTable, "done", lambda self: True)
+
+
+def batches_not_validated_before_the_charge(patch):
+    patch.setattr(adumbra.table.columnar, "check_arrow", lambda batch: None)
 
 
 def fresh_rows_taken_for_emptied_ones(patch):
@@ -1527,6 +1533,19 @@ CASES = [
     bug(fresh_matrix_taken_for_exact, test_a_fresh_projection_is_paid_for_the_farthest_rows, HALF, Relation.REPLACE),
     bug(smaller_account_taken, test_a_lucky_matrix_gets_no_less_noise),
     bug(changed_table_not_noticed, test_a_table_that_changes_between_rows_and_second_moment_is_refused),
+    bug(
+        batches_not_validated_before_the_charge,
+        test_damaged_tables.test_damage_is_found_by_the_count,
+        "file",
+        "bytes that are no text",
+    ),
+    bug(
+        batches_not_validated_before_the_charge,
+        test_damaged_tables.test_damage_is_found_by_the_count,
+        "memory",
+        "a number of too many digits",
+    ),
+    bug(batches_not_validated_before_the_charge, test_damaged_tables.test_parquet_text_that_is_no_text),
     bug(residuals_of_a_float_matrix, test_residuals_on_the_edge_of_a_step_depend_on_their_row_alone),
     bug(door_does_not_look, test_meter.test_unclipped_rows_never_get_out),
     bug(slack_forgotten, test_dppro.test_slack_of_the_sampler_is_inside_delta),

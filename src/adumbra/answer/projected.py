@@ -89,6 +89,8 @@ class ProjectedRows:
         noise = card.noise["rows"]
         self._law = noise.law
         values = folder.table().to_numpy()
+        if not len(values):
+            raise ValueError("a release without rows")
         matrix = arrays["matrix"].astype(float) * float(arrays["step"])
         width = sum(band["dimension"] for band in card.parameters["bands"])
         if values.shape[1] != width or matrix.shape != (self._space.width, width):
@@ -304,7 +306,7 @@ class ProjectedRows:
             # Var over the matrix of <m R, w R>, with k/2 times the factor for Gaussian entries being
             # (|m|^2 |w|^2 + <m, w>^2) / k; unit rows keep the diagonal exactly, so <m, w>^2 drops out. |m|^2 is itself
             # known only to sqrt(2/k), so it is taken one standard deviation up.
-            own = value**2 if self._kind in (ProjectionKind.GAUSSIAN, ProjectionKind.ORTHOGONAL) else 0.0
+            own = value * value if self._kind in (ProjectionKind.GAUSSIAN, ProjectionKind.ORTHOGONAL) else 0.0
             likely = length * (1.0 + math.sqrt(2.0 / band.dimension))
             cross = (likely * float(vector @ vector) + own) * band.factor / 2
             values.append(value)

@@ -21,6 +21,7 @@ from typing import Annotated, Any
 import typer
 
 from adumbra.cli import answers, audits, evaluations, jobs, keys, ledgers, utility
+from adumbra.cli.foreign import called, silence
 from adumbra.cli.output import emit, emit_json, note, print_error, print_table
 from adumbra.core.errors import PAID, AdumbraError, InputError
 from adumbra.core.interrupts import asked_to_stop, listening, stop_if_asked
@@ -110,6 +111,7 @@ def run() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller: nobody reads it
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - for as long as the process lives
+    silence()
     try:
         code = command()
     except KeyboardInterrupt:  # a second one, while the first was being reported
@@ -128,7 +130,7 @@ def command() -> int:
     with listening():
         try:
             _check_arguments()
-            code = int(app(standalone_mode=False) or 0)
+            code = int(called(app) or 0)
             if code != _INTERRUPTED:
                 stop_if_asked()
             return code

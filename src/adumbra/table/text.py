@@ -24,7 +24,8 @@ from adumbra.table.table import CellType, Opener, Table, check_names, empty_file
 __all__ = ["TextTable"]
 
 _BLOCK = 2**20  # the reader holds about twenty blocks; larger ones cost memory and gain no time
-_LARGEST_BLOCK = 512 * 2**20
+_LARGEST_BLOCK = 64 * 2**20  # a row must fit into one; a few bytes of packed text can hold a row without end
+_LARGEST_HEADER = 16 * 2**20
 _PATIENCE = 0.1  # seconds for a reader at work to see the end; one that waits for room never looks
 
 
@@ -72,6 +73,16 @@ class _Ended(io.RawIOBase):
         return data
 
 
+def _lines(text: io.TextIOWrapper) -> Iterator[str]:
+    """The first lines, which hold the header; csv.Error where they go on and on."""
+    left = _LARGEST_HEADER
+    while line := text.readline(left + 1):
+        left -= len(line)
+        if left < 0:
+            raise csv.Error("a header too long")
+        yield line
+
+
 class TextTable(Table):
     """A text file with a header line; `opener` gives its bytes anew each time, `packing` says how they are packed."""
 
@@ -102,7 +113,7 @@ class TextTable(Table):
     def _header(self, guessed: bool) -> tuple[str, ...]:
         with self._translated(), self._stream() as stream:
             text = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8-sig", newline="")
-            header = next(csv.reader(text, delimiter=self._delimiter, strict=True), None)
+            header = next(csv.reader(_lines(text), delimiter=self._delimiter, strict=True), None)
         if header is None:
             raise empty_file(self.name)
         if any("\0" in column for column in header):
@@ -136,7 +147,7 @@ class TextTable(Table):
                     raise
         except csv.Error:
             raise InputError(
-                "a header line of quoted or plain names", "one that does not parse", "check its quotes"
+                "a header line of quoted or plain names", "one that does not parse, or does not end", "check its quotes"
             ) from None
 
     def _records(self, columns: Sequence[str], source: _Ended) -> Iterator[pa.RecordBatch]:
