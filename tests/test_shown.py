@@ -103,6 +103,9 @@ def test_an_error_shows_what_it_quotes_harmlessly(text: str) -> None:
         for said in (str(error), error.expected, error.got, error.remedy, *error.args):
             assert harmless(said) and "\n" not in said
         assert type(error)(*error.__reduce__()[1]).got == error.got
+    schema = ad.Schema.from_dict({"table": {"name": text}, "columns": {"a": {"kind": "flag"}}})
+    done = ad.release(pl.DataFrame({"a": [True, False]}), schema, ad.DPPro(), ad.Budget(1.0))
+    assert harmless(repr(done)) and "\n" not in repr(done)
     with pytest.raises(ad.InputError) as caught:
         ad.load(f"no such {text}")
     assert harmless(str(caught.value)) and "\n" not in str(caught.value)
