@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adumbra as ad
@@ -65,6 +65,7 @@ def test_letters_of_all_scripts_stay() -> None:
     assert shown("a\x1b\x9b\u202e\U000e0041\n\t") == "a\\x1b\\x9b\\u202e\\U000e0041\\n\\t"
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(codec=None)))
 def test_shown_twice_is_shown_once(text: str) -> None:
     from adumbra.core.shown import shown, shown_lines
@@ -74,6 +75,7 @@ def test_shown_twice_is_shown_once(text: str) -> None:
     assert harmless(shown_lines(text)) and shown_lines(text).count("\n") == text.count("\n")
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(codec=None)))
 def test_json_says_the_same_and_is_harmless(text: str) -> None:
     from adumbra.core.shown import shown_json
@@ -83,6 +85,7 @@ def test_json_says_the_same_and_is_harmless(text: str) -> None:
     assert harmless(document)
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(codec="utf-8")))
 def test_toml_says_the_same_and_is_harmless(text: str) -> None:
     from adumbra.core.column import heading, toml_text
