@@ -9,12 +9,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 import adumbra as ad
 from adumbra import publish
+from adumbra.core.card import Card
+from adumbra.core.release import page_of, sha256
 from tests.conftest import SCHEMA, TABLE, Home, Result, finished, spawn
 
 Cli = Callable[..., Result]
@@ -569,10 +572,18 @@ def test_a_card_that_is_no_longer_one(cli: Cli, home: Home) -> None:
         {"bands": [{"dimension": 2, "share": 0, "expected": 1}], "projection": "gaussian"},
         content["parameters"] | {"projection": "magic"},
     ):
-        card.write_text(json.dumps(content | {"parameters": parameters}))
+        sealed(home.path / "r", content | {"parameters": parameters})
         explained(cli("answer", "r", "distance", "--random", "1"))
-    card.write_text(json.dumps(content | {"table_schema": {"columns": []}}))
+    sealed(home.path / "r", content | {"table_schema": {"columns": []}})
     explained(cli("answer", "r", "distance", "--random", "1"))
+
+
+def sealed(folder: Path, content: dict[str, Any]) -> None:
+    """A card that verify has nothing to say against: its page is made from it."""
+    card = Card.model_validate(content)
+    (folder / "card.md").write_text(page_of(card))
+    card.files["card.md"] = sha256(folder / "card.md")
+    (folder / "card.json").write_text(card.model_dump_json())
 
 
 def test_bad_input_in_a_process_of_its_own(home: Home) -> None:

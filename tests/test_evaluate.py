@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import adumbra as ad
-from adumbra.core.release import ReleaseFolder, sha256
+from adumbra.core.release import ReleaseFolder, page_of, sha256
 from adumbra.evaluate import report, tables
 from adumbra.evaluate.tables import Layout, column_fits, correlation_fit, levels, read_tally, two_way_fit
 from adumbra.table.read import open_table
@@ -58,17 +58,18 @@ def make(tmp_path: Path, some_card: ad.Card):
         path = tmp_path / name
         path.mkdir()
         data.write_parquet(path / "data.parquet")
-        (path / "card.md").write_text("a card\n")
-        files = {file: sha256(path / file) for file in ("data.parquet", "card.md")}
         changed = {
             "table": "people",
             "mechanism": "stand-in",
             "rows": len(data),
             "table_schema": schema.to_dict(),
             "parameters": parameters,
-            "files": files,
+            "files": {"data.parquet": sha256(path / "data.parquet")},
         }
-        (path / "card.json").write_text(some_card.model_copy(update=changed).model_dump_json())
+        card = ad.Card.model_validate_json(some_card.model_copy(update=changed).model_dump_json())
+        (path / "card.md").write_text(page_of(card))
+        card.files["card.md"] = sha256(path / "card.md")
+        (path / "card.json").write_text(card.model_dump_json())
         assert ReleaseFolder.open(path).verify() == []
         return path
 

@@ -74,8 +74,8 @@ def problems(path: Path, key: Path | None = None) -> str:
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("kind", ["pipe", "link", "folder", "socket-like"])
-def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, name: str, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder", "link to a device"])
+def test_what_is_no_regular_file_is_refused_at_once(name: str, kind: str, tmp_path: Path) -> None:
     key_pair(tmp_path, "key")
     path = small(tmp_path / "r", tmp_path / "key")
     assert problems(path) == ""
@@ -89,9 +89,7 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, name: str, k
     else:
         (path / name).symlink_to("/dev/zero")
     with at_once():
-        assert problems(path) != ""
-        with contextlib.suppress(ad.InputError):
-            assert "regular file" in problems(path) or "does not read" in problems(path)
+        assert "not a regular file" in problems(path)
         if name in ("data.parquet", "model.npz"):
             release = ad.load(path)
             with pytest.raises(ad.InputError):

@@ -28,9 +28,13 @@ import pytest
 
 import adumbra as ad
 import adumbra.api
+import adumbra.core.card_text
+import adumbra.core.errors
 import adumbra.core.histogram
 import adumbra.core.query
 import adumbra.core.randomness
+import adumbra.core.release
+import adumbra.core.signature
 import adumbra.core.spelling
 import adumbra.core.sums
 import adumbra.jupa.features
@@ -62,8 +66,8 @@ from adumbra.linalg.sensing import Dense, Hadamard, Sensing, SparseSigns
 from adumbra.linalg.strategies import Haar, Identity, Tree, Waves, padded
 from adumbra.mechanisms.catalogue import build, catalogue
 from adumbra.privacy import calibrate, noise, sensitivity
-from adumbra.sklearn import JUPA, DPProTransformer, PrivatePCA
 from adumbra.privacy.totals import Totals
+from adumbra.sklearn import JUPA, DPProTransformer, PrivatePCA
 from adumbra.synthesis.drawn import DrawnTable
 from adumbra.table.table import Table
 from tests import (
@@ -77,6 +81,7 @@ from tests import (
     test_damaged_tables,
     test_dppro,
     test_encode,
+    test_hostile_folder,
     test_jupa,
     test_jupa_mended,
     test_jupa_review,
@@ -85,14 +90,15 @@ from tests import (
     test_meter,
     test_noise,
     test_noise_keys,
-    test_private_pca,
-    test_one_cell,
     test_noise_scale,
+    test_one_cell,
+    test_private_pca,
     test_review,
     test_second_moment,
     test_sensing,
     test_sensitivity,
     test_shared_objects,
+    test_shown,
     test_sklearn,
     test_strategies,
     test_sums,
@@ -1401,6 +1407,28 @@ def test_only_audits_measure_without_a_charge():
     assert all(module.startswith("audit/") for module in free), free
 
 
+def page_not_compared(patch):
+    patch.setattr(adumbra.core.release._Folder, "_page", lambda self: "matches")
+
+
+def errors_not_made_safe(patch):
+    patch.setattr(adumbra.core.errors, "shown", lambda text: text)
+
+
+def names_on_the_card_left_as_they_are(patch):
+    patch.setattr(adumbra.core.card_text, "shown", lambda text: text)
+    patch.setattr(adumbra.core.card_text, "_MARKS", re.compile("[|]"))
+
+
+def small_order_keys_accepted(patch):
+    patch.setattr(adumbra.core.signature, "_binds_nobody", lambda raw: False)
+
+
+def links_and_pipes_opened(patch):
+    patch.setattr(adumbra.core.release, "irregular", lambda mode: None)
+    patch.setattr(adumbra.core.release, "open_regular", lambda path: path.open("rb"))
+
+
 def bug(plant, test, *arguments):
     """One case: what is planted, the test that must fail, and what it is called with."""
     return plant, test, arguments
@@ -1416,6 +1444,26 @@ WORST_TABLES = test_contract.test_a_mechanism_brings_the_tables_that_come_closes
 SCALE = test_noise_scale.test_the_scale_that_reaches_the_sampler_is_the_charged_one
 AT_THE_DOOR = test_strategies.test_no_neighbouring_table_moves_an_answer_by_more_than_was_paid
 CASES = [
+    bug(page_not_compared, test_hostile_folder.test_a_card_edited_against_its_page_is_found),
+    bug(page_not_compared, test_hostile_folder.test_a_utility_card_edited_against_its_page_is_found),
+    bug(errors_not_made_safe, test_shown.test_an_error_shows_what_it_quotes_harmlessly, test_shown.HOSTILE),
+    bug(errors_not_made_safe, test_shown.test_an_error_shows_what_it_quotes_harmlessly, test_shown.FORGED),
+    bug(names_on_the_card_left_as_they_are, test_shown.test_names_are_inert_on_the_card),
+    bug(names_on_the_card_left_as_they_are, test_shown.test_every_field_of_a_strange_card_is_inert),
+    bug(small_order_keys_accepted, test_hostile_folder.test_no_key_of_small_order_is_taken),
+    bug(small_order_keys_accepted, test_hostile_folder.test_no_key_with_another_spelling_is_taken),
+    bug(
+        links_and_pipes_opened,
+        test_hostile_folder.test_what_is_no_regular_file_is_refused_at_once,
+        "data.parquet",
+        "link",
+    ),
+    bug(
+        links_and_pipes_opened,
+        test_hostile_folder.test_what_is_no_regular_file_is_refused_at_once,
+        "model.npz",
+        "link",
+    ),
     bug(only_the_first_look_charged, test_synthetic.test_a_cap_refuses_all_looks_or_none, "moments"),
     bug(
         rows_published_although_private,

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adumbra as ad
@@ -65,6 +65,7 @@ def test_letters_of_all_scripts_stay() -> None:
     assert shown("a\x1b\x9b\u202e\U000e0041\n\t") == "a\\x1b\\x9b\\u202e\\U000e0041\\n\\t"
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(codec=None)))
 def test_shown_twice_is_shown_once(text: str) -> None:
     from adumbra.core.shown import shown, shown_lines
@@ -74,6 +75,7 @@ def test_shown_twice_is_shown_once(text: str) -> None:
     assert harmless(shown_lines(text)) and shown_lines(text).count("\n") == text.count("\n")
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(codec=None)))
 def test_json_says_the_same_and_is_harmless(text: str) -> None:
     from adumbra.core.shown import shown_json
@@ -83,6 +85,7 @@ def test_json_says_the_same_and_is_harmless(text: str) -> None:
     assert harmless(document)
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(codec="utf-8")))
 def test_toml_says_the_same_and_is_harmless(text: str) -> None:
     from adumbra.core.column import heading, toml_text
@@ -103,6 +106,9 @@ def test_an_error_shows_what_it_quotes_harmlessly(text: str) -> None:
         for said in (str(error), error.expected, error.got, error.remedy, *error.args):
             assert harmless(said) and "\n" not in said
         assert type(error)(*error.__reduce__()[1]).got == error.got
+    schema = ad.Schema.from_dict({"table": {"name": text}, "columns": {"a": {"kind": "flag"}}})
+    done = ad.release(pl.DataFrame({"a": [True, False]}), schema, ad.DPPro(), ad.Budget(1.0))
+    assert harmless(repr(done)) and "\n" not in repr(done)
     with pytest.raises(ad.InputError) as caught:
         ad.load(f"no such {text}")
     assert harmless(str(caught.value)) and "\n" not in str(caught.value)

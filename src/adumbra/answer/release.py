@@ -21,6 +21,7 @@ from adumbra.core.card import Card
 from adumbra.core.errors import InputError
 from adumbra.core.files import open_regular, sync
 from adumbra.core.release import ReleaseFolder
+from adumbra.core.shown import shown
 from adumbra.core.signature import PublicKey
 from adumbra.publish import check_target, staged
 from adumbra.table.columnar import give_back
@@ -57,8 +58,8 @@ class Release:
     def __repr__(self) -> str:
         card = self.card
         return (
-            f"Release({card.table}: {card.rows} rows by {card.mechanism}, epsilon {card.epsilon:g}, "
-            f"delta {card.delta:g}, unit {card.unit}, relation {card.relation})"
+            f"Release({shown(card.table)}: {card.rows} rows by {shown(card.mechanism)}, epsilon {card.epsilon:g}, "
+            f"delta {card.delta:g}, unit {shown(card.unit)}, relation {shown(card.relation)})"
         )
 
     @property

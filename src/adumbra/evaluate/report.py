@@ -25,6 +25,7 @@ from adumbra.core.column import Column
 from adumbra.core.errors import InputError
 from adumbra.core.release import DATA
 from adumbra.core.schema import Schema
+from adumbra.core.shown import shown
 from adumbra.core.signature import PublicKey
 from adumbra.core.space import GRID
 from adumbra.evaluate.axes import AxesCheck, check_axes
@@ -126,7 +127,7 @@ class Evaluation:
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
 
     def __repr__(self) -> str:
-        return f"Evaluation(private: {self.table} by {self.mechanism}, {self.truth_rows} true rows)"
+        return f"Evaluation(private: {shown(self.table)} by {shown(self.mechanism)}, {self.truth_rows} true rows)"
 
 
 def evaluate_release(

@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from adumbra.core.errors import InputError
-from adumbra.core.files import remove_leftovers
+from adumbra.core.files import open_regular, remove_leftovers
 from adumbra.core.randomness import Coins, CoinsLike, PublicSeed
 from adumbra.core.stored import load_arrays, load_frame
 from adumbra.core.tabular import write_parquet
@@ -208,14 +208,18 @@ class JupaModel:
         path = Path(folder)
         remove_leftovers(path.absolute().parent)
         try:
-            content = json.loads((path / _MODEL).read_text(encoding="utf-8"))
+            with open_regular(path / _MODEL) as file:
+                content = json.loads(file.read())
         except (OSError, ValueError, RecursionError):
             raise InputError(f"a model folder with a {_MODEL}", f"{path}", "make one with adumbra jupa fit") from None
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise InputError(f"a model of format {FORMAT}", f"{path}", "fit it again with this version of adumbra")
         try:
+            open_regular(path / _ARRAYS).close()
             arrays = load_arrays(path / _ARRAYS)
             recipe = JupaRecipe.from_dict(content["recipe"])
+            if recipe.whole:
+                open_regular(path / _RECORDS).close()
             records = load_frame(path / _RECORDS) if recipe.whole else None
             seed = PublicSeed(bytes.fromhex(content["seed"]["value"]), content["seed"]["origin"])
             model = JupaModel(
