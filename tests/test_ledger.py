@@ -147,7 +147,7 @@ def test_an_event_without_a_row_bound_meets_a_row_cap_as_infinite(ledger: Ledger
 
 
 @pytest.mark.parametrize("unit", ["row", "cell"])
-def test_a_past_charge_without_a_bound_meets_a_cap_as_infinite(ledger: Ledger, unit: str) -> None:
+def test_a_past_charge_without_a_bound_meets_a_cap_as_infinite(unit: str, ledger: Ledger) -> None:
     """However small the new charge and however large the cap that was set after it."""
     other = "cell/replace" if unit == "row" else "row/replace"
     charge(ledger, Event("laplace", 1.0, {other: 0.01}))

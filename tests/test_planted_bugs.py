@@ -571,6 +571,7 @@ def refusal_swallowed(patch):
     def lenient(self, **charge):
         with contextlib.suppress(Refused):
             return real(self, **charge)
+        return []
 
     patch.setattr(adumbra.privacy.ledger.Ledger, "charge", lenient)
 
