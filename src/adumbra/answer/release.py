@@ -20,6 +20,7 @@ from adumbra.answer.queries import read_queries, with_condition
 from adumbra.core.card import Card
 from adumbra.core.errors import InputError
 from adumbra.core.release import ReleaseFolder
+from adumbra.synthesis.usefulness import checked_mu
 from adumbra.table.columnar import give_back
 from adumbra.table.table import Native
 
@@ -139,6 +140,7 @@ class Release:
                 f"one of {self.card.mechanism}",
                 "ask for one value of one column",
             )
+        checked_mu(mu)
         return self._rows.count(column, str(value))
 
     def range(

@@ -11,7 +11,7 @@ import typer
 
 from adumbra.cli.output import emit_json, note, print_frame
 from adumbra.core.errors import InputError, Refused
-from adumbra.core.validation import at_least
+from adumbra.core.validation import split_names
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,8 +60,6 @@ def distance(
     if (pairs is None) == (random is None):
         raise InputError("either --pairs FILE.csv or --random N", "both or neither", "give one of them")
     if random is not None:
-        at_least(1, "ask for at least one pair", random=random)
-        at_least(0, "give another seed", seed=seed)
         wanted = release.random_pairs(random, seed)
     else:
         assert pairs is not None
@@ -147,11 +145,14 @@ def linear(
     for part in weights.split(","):
         name, _, weight = (piece.strip() for piece in part.rpartition("="))
         try:
-            parsed[name] = float(weight)
+            value = float(weight)
         except ValueError:
-            parsed[name] = math.nan
-        if not (name and math.isfinite(parsed[name])):
+            value = math.nan
+        if not (name and math.isfinite(value)):
             raise InputError("--weights COLUMN=WEIGHT,...", f"{weights!r}", "give each column a number")
+        if name in parsed:
+            raise InputError("each column once in --weights", f"{name!r} twice", "add its weights up")
+        parsed[name] = value
     _print(_release(ctx).linear(parsed), json)
 
 
@@ -162,7 +163,7 @@ def moment(
     json: JsonOption = False,
 ) -> None:
     """Covariances of columns: a, b, value, standard_error."""
-    print_frame(_release(ctx).covariance([c.strip() for c in columns.split(",")]), json)
+    print_frame(_release(ctx).covariance(split_names(columns, "--columns")), json)
 
 
 @app.command()
@@ -215,7 +216,7 @@ def marginal(
     json: JsonOption = False,
 ) -> None:
     """The count of every combination of values of some columns (releases of counted cells)."""
-    print_frame(_release(ctx).marginal([c.strip() for c in columns.split(",")], mu), json)
+    print_frame(_release(ctx).marginal(split_names(columns, "--columns"), mu), json)
 
 
 @app.command()

@@ -175,7 +175,7 @@ def command() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         _check_arguments()
-        code = app(standalone_mode=False)
+        code = app(prog_name="adumbra", standalone_mode=False)
     except AdumbraError as error:
         print_error(error)
         code = error.exit_code

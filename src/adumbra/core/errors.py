@@ -8,6 +8,13 @@ from __future__ import annotations
 
 __all__ = ["AdumbraError", "InputError", "Refused"]
 
+_LONGEST = 2000
+"""Characters of one part of a message: a name of a megabyte is not repeated whole."""
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text):,} characters)"
+
 
 class AdumbraError(Exception):
     """Base of every error a user can cause or cure."""
@@ -15,6 +22,7 @@ class AdumbraError(Exception):
     exit_code = 2
 
     def __init__(self, expected: str, got: str, remedy: str) -> None:
+        expected, got, remedy = _brief(expected), _brief(got), _brief(remedy)
         super().__init__(f"expected {expected}; got {got}; {remedy}")
         self.expected = expected
         self.got = got

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from adumbra.core.card import UTILITY_FORMAT, Card, UtilityCard
+from adumbra.core.documents import MOST_CARD_BYTES, json_document, read_at_most
 from adumbra.core.errors import InputError
 
 __all__ = ["ReleaseFolder", "UtilityFolder", "open_folder", "read_public_key", "read_signing_key", "sha256", "sign"]
@@ -36,6 +37,9 @@ CARD, CARD_TEXT, DATA, DATA_CSV, MODEL, SIGNATURE = (
     "model.npz",
     "card.sig",
 )
+
+
+_MOST_SIGNATURE = 2**16
 
 
 def sha256(path: Path) -> str:
@@ -148,13 +152,13 @@ def open_folder(path: str | Path) -> ReleaseFolder | UtilityFolder:
     """A release folder of either kind, by the format its card names."""
     folder = Path(path)
     try:
-        content = (folder / CARD).read_bytes()
+        content = read_at_most(folder / CARD, MOST_CARD_BYTES, f"a {CARD}")
     except OSError:
         raise InputError(
             f"a release folder with a {CARD}", f"{folder}", "give the folder that adumbra release wrote"
         ) from None
     try:
-        if json.loads(content).get("format") == UTILITY_FORMAT:
+        if json_document(content).get("format") == UTILITY_FORMAT:
             return UtilityFolder(folder, UtilityCard.model_validate_json(content))
         return ReleaseFolder(folder, Card.model_validate_json(content))
     except (ValidationError, ValueError, AttributeError):
@@ -173,10 +177,10 @@ def sign(card: bytes, key: Ed25519PrivateKey) -> str:
 
 def _check_signature(path: Path, card: bytes, expected: Ed25519PublicKey | None) -> list[str]:
     try:
-        content = json.loads(path.read_text())
+        content = json_document(read_at_most(path, _MOST_SIGNATURE, path.name))
         carried = Ed25519PublicKey.from_public_bytes(bytes.fromhex(content["public_key"]))
         signature = bytes.fromhex(content["signature"])
-    except (ValueError, KeyError, TypeError, OSError):
+    except (InputError, ValueError, KeyError, TypeError, OSError):
         return [f"{path.name} does not read as a signature"]
     try:
         (expected or carried).verify(signature, card)

@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from adumbra.core.documents import MOST_CARD_BYTES, json_document, read_at_most
 from adumbra.core.errors import InputError
 from adumbra.core.randomness import Coins, CoinsLike, PublicSeed
 from adumbra.jupa.features import Features, Target
@@ -192,8 +193,8 @@ class JupaModel:
         """Read a model back; it holds no code and no pickles."""
         path = Path(folder)
         try:
-            content = json.loads((path / _MODEL).read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
+            content = json_document(read_at_most(path / _MODEL, MOST_CARD_BYTES, f"a {_MODEL}"))
+        except (OSError, ValueError):
             raise InputError(f"a model folder with a {_MODEL}", f"{path}", "make one with adumbra jupa fit") from None
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise InputError(f"a model of format {FORMAT}", f"{path}", "fit it again with this version of adumbra")

@@ -12,19 +12,24 @@ from adumbra.core.errors import InputError
 
 __all__ = ["read_matrix"]
 
+_LARGEST = 1e100
+"""Squares of such numbers can still be added up."""
+
 
 def read_matrix(file: Path, option: str, layout: str, remedy: str) -> NDArray[np.float64]:
     """Two dimensions of real numbers from a .npy file; no pickles. `layout` says what a row or column is."""
     if not file.exists():
         raise InputError(f"a file for {option} that exists", file.name, f"check the path of {option}")
     try:
-        with file.open("rb") as stream:
-            loaded = np.load(stream, allow_pickle=False)
-            if not isinstance(loaded, np.ndarray) or np.iscomplexobj(loaded):
-                raise ValueError
-            matrix = np.asarray(loaded, dtype=np.float64)
+        # mapped, so that a header which promises more than the file holds is refused before memory is taken
+        loaded = np.load(file, mmap_mode="r", allow_pickle=False)
+        if not isinstance(loaded, np.ndarray) or loaded.dtype.kind not in "fiub":
+            raise ValueError
     except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile):
         raise InputError(f"a .npy file of real numbers, {layout}", file.name, remedy) from None
-    if matrix.ndim != 2:
-        raise InputError(f"a .npy file of two dimensions, {layout}", f"shape {matrix.shape}", remedy)
+    if loaded.ndim != 2:
+        raise InputError(f"a .npy file of two dimensions, {layout}", f"shape {loaded.shape}", remedy)
+    matrix = np.array(loaded, dtype=np.float64)
+    if not bool((np.abs(matrix) <= _LARGEST).all()):
+        raise InputError(f"finite numbers of at most {_LARGEST:g} in size in {option}", "others", remedy)
     return matrix
