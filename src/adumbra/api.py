@@ -25,7 +25,7 @@ from adumbra.core.signature import read_signing_key
 from adumbra.core.space import GRID
 from adumbra.core.sums import Gram, symmetric
 from adumbra.core.tabular import Csv, csv_form
-from adumbra.core.validation import at_least, one_of
+from adumbra.core.validation import at_least, one_of, said
 from adumbra.linalg.spectrum import leading
 from adumbra.privacy.ledger import Ledger
 from adumbra.synthesis.columns import check_width, parse_label
@@ -83,17 +83,14 @@ def release(
     []
     """
     form = csv_form(csv)
+    if ledger is not None and not isinstance(ledger, Ledger):
+        raise InputError("a Ledger, or none", f"a {type(ledger).__name__}", "give Ledger(path)")
+    target = None if out is None else _path(out, "a folder to create, as text or path")
+    key = None if signing_key is None else read_signing_key(_path(signing_key, "the path of an Ed25519 private key"))
     job = _job(table, schema, mechanism, budget, seed, row_bound, name)
     if ledger is None and job.schema.table.ledger is not None:
         ledger = Ledger(job.schema.table.ledger)
-    folder, found = pipeline.release(
-        job,
-        None if out is None else Path(out),
-        ledger=ledger,
-        csv=form,
-        signing_key=None if signing_key is None else read_signing_key(signing_key),
-        notes=notes,
-    )
+    folder, found = pipeline.release(job, target, ledger=ledger, csv=form, signing_key=key, notes=notes)
     lines = found.lines() if notes is None else []
     if lines:  # logged, not warned: a warning turned into an error would throw away a release that is paid for
         _OWNER.warning("%s: %s", found.HEADING, "; ".join(lines))
@@ -128,7 +125,7 @@ def public_axes(
     >>> public_axes(pl.DataFrame({"a": [0.5, -0.5], "b": [0.5, -0.5]}), schema, 1).round(3).tolist()
     [[0.707, 0.707]]
     """
-    declared = schema if isinstance(schema, Schema) else Schema.load(schema)
+    declared = _declared(schema)
     space = declared.space()
     check_width(space.width)
     kept = at_least(1, "ask for at least one axis", components=components)
@@ -165,18 +162,23 @@ def public_dictionary(
     >>> public_dictionary(pl.DataFrame({"a": [True] * 40, "b": [True] * 40}), schema, columns=["a"]).shape
     (2, 2)
     """
-    declared = schema if isinstance(schema, Schema) else Schema.load(schema)
+    declared = _declared(schema)
     at_least(1, "learn at least one atom", atoms=atoms)
     at_least(1, "use at least one atom a signal", sparsity=sparsity)
     one_of(("histogram", "records"), input=input)
+    named = parse_label(columns, "--columns")
+    if input == "records" and (named or bins is not None):
+        raise InputError(
+            "columns and bins with input histogram, which counts cells",
+            "input records with one of them",
+            "leave them out: records are encoded whole",
+        )
     space = declared.space()
     if input == "records":
         signals = np.concatenate([*_encoded(table, declared, delimiter), np.empty((0, space.width))])
         signals = signals[:_MOST_TRAINING_ROWS] / GRID
     else:
-        domain = Domain.of(
-            declared, space, parse_label(tuple(columns) if not isinstance(columns, str) else columns), bins
-        )
+        domain = Domain.of(declared, space, named, bins)
         counted = {block.column: n for block, n in zip(domain.groups.cells.blocks, domain.shape, strict=True)}
         counts = tuple(counted.get(block.column, cell_count(block, _OTHER_BINS)) for block in space.blocks)
         cells = Cells(space.blocks, counts)
@@ -222,5 +224,22 @@ def _job(
     row_bound: float | None,
     name: str | None,
 ) -> pipeline.Job:
-    declared = schema if isinstance(schema, Schema) else Schema.load(schema)
+    if not isinstance(budget, Budget):
+        raise InputError("a Budget", f"a {type(budget).__name__}", "give Budget(epsilon=1.0), say")
+    if isinstance(mechanism, type) or not (hasattr(mechanism, "run") or hasattr(mechanism, "choose")):
+        got = mechanism.__name__ if isinstance(mechanism, type) else said(mechanism)
+        raise InputError("a mechanism, such as Hybrid() or DPPro()", got, "make one: adumbra.Hybrid(), say")
+    if seed is not None and not isinstance(seed, PublicSeed):
+        raise InputError("a PublicSeed, or none", f"a {type(seed).__name__}", "use PublicSeed.given(text)")
+    declared = _declared(schema)
     return pipeline.prepare(open_table(table), declared, mechanism, budget, seed=seed, row_bound=row_bound, name=name)
+
+
+def _declared(schema: Schema | str | Path) -> Schema:
+    return schema if isinstance(schema, Schema) else Schema.load(_path(schema, "a Schema, or the path of its file"))
+
+
+def _path(given: str | Path, expected: str) -> Path:
+    if not isinstance(given, str | Path):
+        raise InputError(expected, f"a {type(given).__name__}", "give text or a pathlib.Path")
+    return Path(given)

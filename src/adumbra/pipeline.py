@@ -42,7 +42,7 @@ from adumbra.core.schema import Schema
 from adumbra.core.space import GRID, Space
 from adumbra.core.sums import RowsAndGram
 from adumbra.core.tabular import Csv
-from adumbra.core.validation import positive
+from adumbra.core.validation import positive, table_name
 from adumbra.privacy.ledger import Ledger
 from adumbra.privacy.meter import Calibration, Meter, calibrated, check_countable, noise_threads, preview_sd
 from adumbra.publish import Facts, Publication, costs_of, publish
@@ -165,7 +165,8 @@ def prepare(
     if isinstance(mechanism, Chooser):
         mechanism, choice = mechanism.choose(setting)
         check_supported(mechanism, neighbours)
-    name = _name(name or schema.table.name or table.name, schema)
+    given = None if name is None else table_name(name, "--name")
+    name = _name(given or schema.table.name or table.name, schema)
     return Job(table, schema, mechanism, promise, setting, name, rows, choice)
 
 

@@ -22,6 +22,7 @@ from adumbra.core.domain import Domain
 from adumbra.core.errors import InputError
 from adumbra.core.release import ReleaseFolder
 from adumbra.core.schema import Schema
+from adumbra.core.validation import names_once
 from adumbra.core.workload import Workload
 from adumbra.linalg import dictionaries, strategies
 from adumbra.linalg.strategies import Linear, Waves
@@ -119,7 +120,7 @@ class CountedCells:
     def marginal(self, columns: Sequence[str], mu: float) -> pl.DataFrame:
         """The count of every combination of cells of some columns, whatever the others are."""
         checked_mu(mu)
-        names = list(dict.fromkeys(columns))
+        names = list(names_once(columns, "--columns"))
         axes = [self.domain.axis(name) for name in names]
         if not axes:
             raise InputError("at least one column", "none", "name some with --columns A,B")

@@ -15,11 +15,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from adumbra.answer.queries import checked_weight
 from adumbra.core import spelling
 from adumbra.core.errors import InputError
 from adumbra.core.release import ReleaseFolder
 from adumbra.core.schema import Schema
 from adumbra.core.space import CATEGORY_STEPS, GRID, Block, Space
+from adumbra.core.validation import at_least, names_once
 from adumbra.linalg.dictionaries import Dictionary, rebuilt
 from adumbra.linalg.distances import distance_variance, projection_factor
 from adumbra.linalg.projections import ProjectionKind, draw
@@ -31,6 +33,8 @@ __all__ = ["Estimate", "ProjectedRows"]
 Reals = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
+MOST_PAIRS = 1_000_000
+"""Random pairs at a time; a million take about 130 MB."""
 _REFERENCE_PAIRS = 20_000
 _BOOTSTRAP = 64
 
@@ -138,6 +142,8 @@ class ProjectedRows:
         """Pairs of different rows, drawn evenly and repeatably."""
         if self.rows < 2:
             raise InputError("a release with at least two rows", f"{self.rows}", "there is no pair to compare")
+        at_least(1, "ask for fewer at a time, with another seed each", most=MOST_PAIRS, random=count)
+        at_least(0, "give another seed", seed=seed)
         rng = np.random.default_rng(seed)
         i = rng.integers(0, self.rows, count)
         j = (i + rng.integers(1, self.rows, count)) % self.rows
@@ -258,8 +264,8 @@ class ProjectedRows:
         """Mean over rows of `sum of weight * column`, for number and flag columns, in the table's own units."""
         vector = np.zeros(self._space.width)
         offset = 0.0
-        for name, weight in weights.items():
-            block = self._plain_block(name)
+        for name, given in weights.items():
+            block, weight = self._plain_block(name), checked_weight(given, name)
             low, high = self._range(name)
             vector[block.start] = weight * (high - low)
             offset += weight * (low + high) / 2
@@ -323,7 +329,7 @@ class ProjectedRows:
 
         Unbiased over noise and projection; the matrix of values need not be positive.
         """
-        names = list(columns) if columns else [b.column for b in self._space.blocks if b.kind != "category"]
+        names = list(names_once(columns, "--columns")) if columns else [b.column for b in self._space.blocks if b.kind != "category"]
         picked = [self._plain_block(name).start for name in names]
         band = max(self._bands, key=lambda b: b.dimension)
         if band.dimension < 2:

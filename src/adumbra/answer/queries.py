@@ -9,7 +9,6 @@ JSON has {"queries": [...]}, each with a `name` and either `where` (with a `weig
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,14 +20,20 @@ import polars as pl
 from numpy.typing import NDArray
 
 from adumbra.core.domain import Domain
+from adumbra.core.documents import json_document, read_at_most
 from adumbra.core.errors import InputError
+from adumbra.core.validation import finite, said
 from adumbra.core.workload import Workload
 
-__all__ = ["Dense", "Queries", "box_of", "condition", "read_queries", "with_condition"]
+__all__ = ["Dense", "Queries", "box_of", "checked_weight", "condition", "read_queries", "with_condition"]
 
 Reals = NDArray[np.float64]
 
 _KEYS = {"name", "where", "weight", "terms", "cells"}
+_LARGEST_WEIGHT, _SMALLEST_WEIGHT = 1e100, 1e-100
+"""Beyond these the square of a weight, which a standard error needs, is no float any more."""
+_MOST_BYTES = 256 * 2**20
+_MOST_TERMS = 1_000_000
 _HOW_JSON = 'write {"queries": [{"name": "a", "where": {"age": [30, 45], "sex": "F"}}]}, say'
 
 
@@ -61,6 +66,17 @@ def condition(text: str) -> tuple[str, str]:
     if not equals or not column:
         raise InputError("--where COLUMN=VALUE or COLUMN=LOW..HIGH", f"{text!r}", "put = between them")
     return column, value
+
+
+def checked_weight(value: object, whose: str) -> float:
+    """A weight whose square is a number too: 0, or from 1e-100 to 1e100 in size."""
+    if not finite(value) or not (value == 0 or _SMALLEST_WEIGHT <= abs(cast(float, value)) <= _LARGEST_WEIGHT):
+        raise InputError(
+            f"{whose}: a finite weight of at most {_LARGEST_WEIGHT:g} in size, and of at least {_SMALLEST_WEIGHT:g}",
+            said(value),
+            "give an ordinary number",
+        )
+    return float(cast(float, value))
 
 
 def with_condition(column: str, wanted: Any, where: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -97,16 +113,17 @@ def _positions(domain: Domain, name: str, axis: int, wanted: Any) -> tuple[float
             raise InputError(f"a range of {name} as LOW..HIGH", f"{wanted!r}", f"write {name}=30..45, say")
         wanted = [_number(name, end) if end.strip() else None for end in ends]
     if isinstance(wanted, Sequence) and not isinstance(wanted, str):
-        if len(wanted) != 2 or not all(end is None or _is_number(end) for end in wanted):
-            raise InputError(f"two numbers for a range of {name}", f"{wanted!r}", f'write "{name}": [30, 45], say')
+        if len(wanted) != 2 or not all(end is None or finite(end) for end in wanted):
+            got = " and ".join(map(said, wanted)) if len(wanted) == 2 else f"{len(wanted)} values"
+            raise InputError(f"two finite numbers for a range of {name}", got, f'write "{name}": [30, 45], say')
         least, most = wanted
         if column.kind == "number":  # an end left open is that of the column, or lies with the other beyond it
             low, high = cast(float, column.low), cast(float, column.high)
             least = min(low, high if most is None else most) if least is None else least
             most = max(high, least) if most is None else most
         return domain.between(name, float(least or 0), float(most or 0))
-    if not isinstance(wanted, str | int | float | np.generic):
-        raise InputError(f"a value or a range of {name}", f"{wanted!r}", f'write "{name}": [30, 45], say')
+    if not isinstance(wanted, str | bool) and not finite(wanted) and not isinstance(wanted, np.bool_):
+        raise InputError(f"a value or a range of {name}", said(wanted), f'write "{name}": [30, 45], say')
     if column.kind == "number" and not domain.by_value(axis) and not column.integer:
         raise InputError(
             f"a range of {name}, which was counted in bins", f"the single value {wanted}", f"write {name}=LOW..HIGH"
@@ -118,10 +135,6 @@ def _text(value: Any) -> str:
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return str(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 def _number(name: str, text: str) -> float:
@@ -151,7 +164,7 @@ def read_queries(given: str | Path | Iterable[Mapping[str, Any]] | Mapping[str, 
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_at_most(path, _MOST_BYTES, "a file of queries")
     except OSError as error:
         raise InputError("a file of queries", f"{path} ({error.strerror})", "give its path") from None
 
@@ -162,8 +175,8 @@ def _content(path: Path) -> bytes:
 def _from_json(path: Path, domain: Domain) -> Queries:
     content = _content(path)
     try:
-        found = json.loads(content)
-    except (ValueError, RecursionError):
+        found = json_document(content)
+    except ValueError:
         raise InputError("a JSON document", f"{path}, which does not read as one", _HOW_JSON) from None
     if not isinstance(found, dict) or not isinstance(found.get("queries"), list):
         raise InputError('a JSON object with a list "queries"', f"{path} without one", _HOW_JSON)
@@ -179,7 +192,7 @@ def _from_list(given: Any, domain: Domain) -> Queries:
     dense: list[Dense] = []
     seen: set[str] = set()
     for index, query in enumerate(given):
-        name = str(query.get("name", index)) if isinstance(query, Mapping) else str(index)
+        name = _query_name(query.get("name", index)) if isinstance(query, Mapping) else str(index)
         if name in seen:
             raise InputError("queries of different names", f"two of the name {name!r}", "give each its own")
         seen.add(name)
@@ -200,6 +213,12 @@ def _from_list(given: Any, domain: Domain) -> Queries:
     return _queries(names, boxed, terms, dense, domain)
 
 
+def _query_name(name: Any) -> str:
+    if not isinstance(name, str) and not finite(name):
+        raise InputError("a name for every query, as text or a number", said(name), _HOW_JSON)
+    return str(name)
+
+
 def _kind(query: Any) -> str:
     if not isinstance(query, Mapping):
         return f"a {type(query).__name__}"
@@ -210,17 +229,15 @@ def _kind(query: Any) -> str:
 def _cells(name: str, query: Mapping[str, Any], domain: Domain) -> Reals:
     if "weight" in query:
         raise InputError(f"query {name!r}: cells without a weight", "both", "multiply the weights of the cells")
-    try:
-        weights = np.asarray(query["cells"], dtype=np.float64)
-    except (TypeError, ValueError):
-        weights = np.full(1, np.nan)
-    if weights.shape != (domain.size,) or not np.isfinite(weights).all():
+    given = query["cells"]
+    listed = list(given) if isinstance(given, Sequence | np.ndarray) and not isinstance(given, str) else None
+    if listed is None or len(listed) != domain.size:
         raise InputError(
             f"query {name!r}: {domain.size} finite weights, one for each cell",
-            f"{len(weights)} numbers" if weights.ndim == 1 and np.isfinite(weights).all() else "other things",
+            "other things" if listed is None else f"{len(listed)} of them",
             "list them in the order of the release's table",
         )
-    return weights
+    return np.array([checked_weight(weight, f"query {name!r}") for weight in listed], dtype=np.float64)
 
 
 def _terms(name: str, query: Mapping[str, Any]) -> list[_Term]:
@@ -239,10 +256,7 @@ def _term(name: str, term: Any) -> _Term:
     where = term.get("where", {}) if isinstance(term, Mapping) else None
     if not isinstance(where, Mapping) or not set(term) <= {"name", "where", "weight"}:
         raise InputError(f"query {name!r}: conditions by column", "something else", _HOW_JSON)
-    weight = term.get("weight", 1.0)
-    if not _is_number(weight) or not math.isfinite(weight):
-        raise InputError(f"query {name!r}: a finite weight", f"{weight!r}", "give a number")
-    return _Term(float(weight), where)
+    return _Term(checked_weight(term.get("weight", 1.0), f"query {name!r}"), where)
 
 
 # ---- CSV
@@ -306,8 +320,7 @@ def _csv_term(name: str, row: Mapping[str, str | None], fields: Mapping[str, tup
                 weight = float(text)
             except ValueError:
                 weight = math.nan
-            if not math.isfinite(weight):
-                raise InputError(f"query {name!r}: a finite weight", f"{text!r}", "give a number")
+            weight = checked_weight(weight if math.isfinite(weight) else text, f"query {name!r}")
             continue
         column, end = fields[header]
         if not end:
@@ -338,6 +351,8 @@ def _queries(
 ) -> Queries:
     if not names:
         raise InputError("at least one query", "none", "write one")
+    if (count := sum(map(len, terms))) > _MOST_TERMS:
+        raise InputError(f"at most {_MOST_TERMS:,} terms in a workload", f"{count:,}", "split it into several files")
     if not boxed:
         return Queries(tuple(names), None, tuple(dense))
     lows, highs, weights, owners = [], [], [], []

@@ -24,6 +24,7 @@ from adumbra.core.release import ReleaseFolder
 from adumbra.core.shown import shown
 from adumbra.core.signature import PublicKey
 from adumbra.publish import check_target, staged
+from adumbra.synthesis.usefulness import checked_mu
 from adumbra.table.columnar import give_back
 from adumbra.table.table import Native
 
@@ -155,6 +156,7 @@ class Release:
                 f"one of {self.card.mechanism}",
                 "ask for one value of one column",
             )
+        checked_mu(mu)
         return self._rows.count(column, str(value))
 
     def range(

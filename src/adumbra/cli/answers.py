@@ -16,7 +16,7 @@ from adumbra.cli.keys import PublicKeyOption, TrustedOption, keys_of
 from adumbra.cli.output import emit_json, note, print_frame
 from adumbra.core.errors import InputError
 from adumbra.core.files import new_file
-from adumbra.core.validation import at_least
+from adumbra.core.validation import at_least, split_names
 
 if TYPE_CHECKING:
     import numpy as np
@@ -104,8 +104,6 @@ def distance(
     if (pairs is None) == (random is None):
         raise InputError("either --pairs FILE.csv or --random N", "both or neither", "give one of them")
     if random is not None:
-        at_least(1, "ask for at least one pair", random=random)
-        at_least(0, "give another seed", seed=seed)
         wanted = release.random_pairs(random, seed)
     else:
         assert pairs is not None
@@ -191,11 +189,14 @@ def linear(
     for part in weights.split(","):
         name, _, weight = (piece.strip() for piece in part.rpartition("="))
         try:
-            parsed[name] = float(weight)
+            value = float(weight)
         except ValueError:
-            parsed[name] = math.nan
-        if not (name and math.isfinite(parsed[name])):
+            value = math.nan
+        if not (name and math.isfinite(value)):
             raise InputError("--weights COLUMN=WEIGHT,...", f"{weights!r}", "give each column a number")
+        if name in parsed:
+            raise InputError("each column once in --weights", f"{name!r} twice", "add its weights up")
+        parsed[name] = value
     _print(ctx, _release(ctx).linear(parsed), json)
 
 
@@ -206,7 +207,7 @@ def moment(
     json: JsonOption = False,
 ) -> None:
     """Covariances of columns: a, b, value, standard_error."""
-    _show(ctx, _release(ctx).covariance([c.strip() for c in columns.split(",")]), json)
+    _show(ctx, _release(ctx).covariance(split_names(columns, "--columns")), json)
 
 
 @app.command()
@@ -260,7 +261,7 @@ def marginal(
     json: JsonOption = False,
 ) -> None:
     """The count of every combination of values of some columns (releases of counted cells)."""
-    _show(ctx, _release(ctx).marginal([c.strip() for c in columns.split(",")], mu), json)
+    _show(ctx, _release(ctx).marginal(split_names(columns, "--columns"), mu), json)
 
 
 @app.command()

@@ -20,7 +20,7 @@ class Panicked(Exception):
 def called(app: Callable[..., Any]) -> Any:
     """Run the commands' application; a panic comes out as an ordinary error, without its text."""
     try:
-        return app(standalone_mode=False)
+        return app(prog_name="adumbra", standalone_mode=False)  # whatever started it
     except BaseException as error:
         if not is_panic(error):
             raise

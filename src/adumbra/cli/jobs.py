@@ -15,6 +15,7 @@ from adumbra.core.errors import InputError
 from adumbra.core.files import new_file
 from adumbra.core.guarantee import DEFAULT_DELTA, Budget, Relation, Unit
 from adumbra.core.interrupts import stop_if_asked
+from adumbra.core.validation import split_names
 
 if TYPE_CHECKING:
     import numpy as np
@@ -132,7 +133,9 @@ def dictionary(
     atoms: Annotated[int, typer.Option(help="how many atoms, at most")] = 64,
     sparsity: Annotated[int, typer.Option(help="atoms that should describe one histogram or row")] = 8,
     input: Annotated[str, typer.Option(help="histogram or records, as for csm")] = "histogram",
-    columns: Annotated[str, typer.Option(help="A,B: the domain that will be counted; default: all columns")] = "",
+    columns: Annotated[
+        str | None, typer.Option(help="A,B: the domain that will be counted; default: all columns")
+    ] = None,
     bins: Annotated[int | None, typer.Option(help="cells of a number, as for the release")] = None,
     delimiter: DelimiterOption = None,
     json: JsonOption = False,
@@ -140,7 +143,7 @@ def dictionary(
     """Atoms learnt from a PUBLIC table, for csm and sparse. Not private: never run it on the table you protect."""
     from adumbra.api import public_dictionary
 
-    named = [name.strip() for name in columns.split(",") if name.strip()]
+    named = () if columns is None else split_names(columns, "--columns")
     _new_file(out)
     found = public_dictionary(
         table,

@@ -18,6 +18,7 @@ from adumbra.core.shown import shown_toml
 from adumbra.core.space import Kind
 from adumbra.core.spelling import Value
 from adumbra.core.spelling import key as key_of
+from adumbra.core.validation import finite, said
 
 __all__ = [
     "COLUMN_KEYS",
@@ -72,7 +73,7 @@ class Column:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise InputError("a column name that is not empty", repr(self.name), "name every column")
+            raise InputError("a column name that is not empty", said(self.name), "name every column")
         self._check_words()
         if self.role == "drop":
             for key, empty in (
@@ -130,11 +131,11 @@ class Column:
                 hint = nearest(word, known)
                 raise self._error(
                     f"{key} one of {', '.join(known)}",
-                    f"{key} = {word!r}",
+                    f"{key} = {said(word)}",
                     f'write {key} = "{hint or known[0]}"',
                 )
         if not isinstance(self.integer, bool):
-            raise self._error("integer true or false", f"integer = {self.integer!r}", "write integer = true")
+            raise self._error("integer true or false", f"integer = {said(self.integer)}", "write integer = true")
 
     def _check_stray_keys(self) -> None:
         allowed = _KEYS_OF_KIND[str(self.kind)]
@@ -194,16 +195,14 @@ class Column:
             )
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             raise self._error(f"{key} as a number", type_name(value), f"write {key} = 0, say")
-        try:
-            number = float(value)
-        except OverflowError:
-            number = math.inf
-        if not math.isfinite(number):
-            raise self._error(f"a finite {key}", f"{key} = {number}", f"write {key} = an ordinary number")
-        return number + 0.0  # -0.0 becomes 0.0, so that equal schemas print alike
+        if not finite(value):
+            raise self._error(f"a finite {key}", f"{key} = {said(value)}", f"write {key} = an ordinary number")
+        return float(value) + 0.0  # -0.0 becomes 0.0, so that equal schemas print alike
 
     def _check_category(self) -> None:
-        if not isinstance(self.values, tuple | list) or not self.values:
+        if self.values and not isinstance(self.values, tuple | list):
+            raise self._error("values as a list", type_name(self.values), 'write values = ["...", "..."]')
+        if not self.values:
             raise self._error(
                 "declared values",
                 "none",
@@ -226,7 +225,7 @@ class Column:
             if not same:
                 raise self._error(
                     "missing among the declared values",
-                    f"missing = {self.missing!r}",
+                    f"missing = {said(self.missing)}",
                     "write one of the values as missing, or delete it (an empty cell belongs to none),",
                 )
             object.__setattr__(self, "missing", same[0])
@@ -246,6 +245,8 @@ class Column:
 
     def _one_type(self, values: tuple[object, ...]) -> tuple[Value, ...]:
         types = {type(v) for v in values}
+        if types <= {int, float} and not all(_representable(cast(float, v)) for v in values):
+            raise self._error("finite values", "nan, an infinity or a number too large", "delete it")
         if types == {int, float}:  # [0, 0.5, 1] is how people write it
             values, types = tuple(float(cast(float, v)) for v in values), {float}
         if len(types) > 1 or not types <= {str, int, float, bool}:
@@ -255,13 +256,11 @@ class Column:
                 f"types {names}",
                 "put quotes around all of them or around none",
             )
-        if types <= {int, float} and not all(_representable(cast(float, v)) for v in values):
-            raise self._error("finite values", "nan, an infinity or a number too large", "delete it")
         return cast(tuple[Value, ...], values)
 
     def _check_flag(self) -> None:
         if self.missing is not None and not isinstance(self.missing, bool):
-            raise self._error("missing true or false", f"missing = {self.missing!r}", "write missing = false")
+            raise self._error("missing true or false", f"missing = {said(self.missing)}", "write missing = false")
 
 
 def heading(name: str) -> str:

@@ -14,6 +14,13 @@ __all__ = ["PAID", "AdumbraError", "AfterCharge", "InputError", "Refused", "is_p
 PAID = "after the charge: "
 """How the note begins that a defect carries if it shows up after the charge."""
 
+_LONGEST = 2000
+"""Characters of one part of a message: a name of a megabyte is not repeated whole."""
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text):,} characters)"
+
 
 class AdumbraError(Exception):
     """Base of every error a user can cause or cure."""
@@ -21,7 +28,7 @@ class AdumbraError(Exception):
     exit_code = 2
 
     def __init__(self, expected: str, got: str, remedy: str) -> None:
-        self.expected, self.got, self.remedy = shown(expected), shown(got), shown(remedy)
+        self.expected, self.got, self.remedy = (shown(_brief(part)) for part in (expected, got, remedy))
         super().__init__(f"expected {self.expected}; got {self.got}; {self.remedy}")
 
     def __reduce__(self) -> tuple[type[AdumbraError], tuple[str, str, str]]:

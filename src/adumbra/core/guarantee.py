@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from adumbra.core.errors import InputError
-from adumbra.core.validation import between, positive
+from adumbra.core.validation import between, one_of, positive
 
 __all__ = ["DEFAULT_DELTA", "Budget", "Neighbours", "Promise", "Relation", "Unit"]
 
@@ -42,6 +42,8 @@ class Neighbours:
     relation: Relation
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "unit", Unit(one_of(tuple(Unit), unit=self.unit)))
+        object.__setattr__(self, "relation", Relation(one_of(tuple(Relation), relation=self.relation)))
         if self.unit is Unit.CELL and self.relation is Relation.ADD_REMOVE:
             raise InputError(
                 "a relation that makes sense for one cell (replace or zero-out)",
@@ -116,9 +118,9 @@ class Budget:
         for name in ("epsilon", "delta"):
             object.__setattr__(self, name, float(getattr(self, name)))
         if self.unit is not None:
-            object.__setattr__(self, "unit", Unit(self.unit))
+            object.__setattr__(self, "unit", Unit(one_of(tuple(Unit), unit=self.unit)))
         if self.relation is not None:
-            object.__setattr__(self, "relation", Relation(self.relation))
+            object.__setattr__(self, "relation", Relation(one_of(tuple(Relation), relation=self.relation)))
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,9 @@ class PublicSeed:
     __slots__ = ("_lock", "_maker", "origin", "value")
 
     def __init__(self, value: bytes, origin: Literal["operating-system", "given"]) -> None:
-        if len(value) != 32:
-            raise InputError("a seed of 32 bytes", f"{len(value)} bytes", "use PublicSeed.given(text)")
+        if not isinstance(value, bytes) or len(value) != 32:
+            got = f"{len(value)} bytes" if isinstance(value, bytes) else f"a {type(value).__name__}"
+            raise InputError("a seed of 32 bytes", got, "use PublicSeed.given(text)")
         self.value = value
         self.origin = origin
         self._lock = threading.Lock()
@@ -63,6 +64,8 @@ class PublicSeed:
     @classmethod
     def given(cls, text: str) -> PublicSeed:
         """Make a seed from what the user typed: 64 hex digits as they are, anything else through SHA-256."""
+        if not isinstance(text, str):
+            raise InputError("a seed as text", f"a {type(text).__name__}", "put quotes around it, or use str")
         try:
             value = bytes.fromhex(text)
         except ValueError:

@@ -25,6 +25,7 @@ from pydantic import ValidationError
 
 from adumbra.core.card import UTILITY_FORMAT, Card, UtilityCard
 from adumbra.core.card_text import card_markdown
+from adumbra.core.documents import MOST_CARD_BYTES, json_document
 from adumbra.core.errors import InputError, Refused
 from adumbra.core.files import irregular, open_regular, remove_leftovers
 from adumbra.core.shown import shown
@@ -42,9 +43,8 @@ CARD, CARD_TEXT, DATA, DATA_CSV, MODEL, SIGNATURE = (
     "model.npz",
     "card.sig",
 )
-_MOST_CARD = 1 << 28
 _MOST_SIGNATURE = 1 << 12
-"""Bytes of the largest card and signature that are read."""
+"""Bytes of the largest signature that is read."""
 
 
 def sha256(path: Path) -> str:
@@ -172,7 +172,7 @@ class _Folder:
     def _page(self) -> str:
         """Whether card.md is what this version makes of card.json. Another version may have put it otherwise."""
         try:
-            page = _content(self.path / CARD_TEXT, _MOST_CARD)
+            page = _content(self.path / CARD_TEXT, MOST_CARD_BYTES)
         except OSError:
             page = None
         if page is None or hashlib.sha256(page).hexdigest() != self.card.files.get(CARD_TEXT):
@@ -190,7 +190,7 @@ class _Folder:
         if not self.signed:
             return None if keys is None else "the release is not signed"
         try:
-            card, signature = _content(self.path / CARD, _MOST_CARD), _content(self.path / SIGNATURE, _MOST_SIGNATURE)
+            card, signature = _content(self.path / CARD, MOST_CARD_BYTES), _content(self.path / SIGNATURE, _MOST_SIGNATURE)
         except OSError as error:
             return f"{SIGNATURE} does not read as a signature ({error.strerror})"
         return check_signature(signature, card, keys)
@@ -263,14 +263,14 @@ def open_folder(path: str | Path) -> ReleaseFolder | UtilityFolder:
     folder = Path(path)
     remove_leftovers(folder.absolute().parent)
     try:
-        content = _content(folder / CARD, _MOST_CARD)
+        content = _content(folder / CARD, MOST_CARD_BYTES)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise InputError(
             f"a release folder with a {CARD}", f"{folder} ({reason})", "give the folder that adumbra release wrote"
         ) from None
     try:
-        if json.loads(content).get("format") == UTILITY_FORMAT:
+        if json_document(content).get("format") == UTILITY_FORMAT:
             return UtilityFolder(folder, UtilityCard.model_validate_json(content))
         return ReleaseFolder(folder, Card.model_validate_json(content))
     except (ValidationError, ValueError, AttributeError, RecursionError):

@@ -11,22 +11,24 @@ A missing, unknown or unreadable cell goes to the column's declared `missing` va
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from adumbra.core.column import COLUMN_KEYS, Column, heading, nearest, repeated, toml_text, type_name
+from adumbra.core.documents import MOST_SCHEMA_BYTES, read_at_most, toml_document
 from adumbra.core.errors import InputError
 from adumbra.core.guarantee import Unit
 from adumbra.core.space import GRID, HALF, MOST_LEVELS, Block, Kind, Space
-from adumbra.core.validation import written
+from adumbra.core.validation import finite, said, table_name, written
 
 __all__ = ["Schema", "TableInfo"]
 
 _PUBLIC_KEYS = ("name", "unit", "rows")
 _TABLE_KEYS = (*_PUBLIC_KEYS, "ledger")
+_MOST_STEPS = 2**40
+"""Of a row bound: longer than any row, and its square is still exact where squares are added up."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +44,16 @@ class TableInfo:
     ledger: str | None = None
 
     def __post_init__(self) -> None:
-        if self.name is not None and not isinstance(self.name, str):
-            raise InputError("[table] name as text", type_name(self.name), 'write name = "patients"')
+        if self.name is not None:
+            table_name(self.name, "[table] name")
         if self.unit is not None:
-            if self.unit not in tuple(Unit):
-                raise InputError("[table] unit row or cell", f"unit = {self.unit!r}", 'write unit = "row" (or "cell")')
+            if not isinstance(self.unit, str) or self.unit not in tuple(Unit):
+                raise InputError("[table] unit row or cell", f"unit = {said(self.unit)}", 'write unit = "row" (or "cell")')
             object.__setattr__(self, "unit", Unit(self.unit))
-        if self.rows is not None and (type(self.rows) is not int or self.rows < 1):
-            raise InputError("[table] rows as a whole number above 0", f"rows = {self.rows!r}", "write rows = 569, say")
+        if self.rows is not None and (type(self.rows) is not int or not 1 <= self.rows < 2**63):
+            raise InputError(
+                "[table] rows as a whole number above 0", f"rows = {said(self.rows)}", "write rows = 569, say"
+            )
         if self.ledger is not None:
             written('write ledger = "patients-ledger.db", say', ledger=self.ledger)
             if not Path(self.ledger).is_absolute():
@@ -113,11 +117,11 @@ class Schema:
         """Shape of encoded rows. `row_bound` is in encoded units and is rounded down to grid steps."""
         steps = None
         if row_bound is not None:
-            if not (math.isfinite(row_bound) and row_bound * GRID >= 1):
+            if not (finite(row_bound) and 1 <= row_bound * GRID <= _MOST_STEPS):
                 raise InputError(
-                    f"a finite row bound of at least one grid step ({1 / GRID:g})",
-                    f"row bound = {row_bound}",
-                    "give a larger bound; a number that spans its range counts 1",
+                    f"a row bound from one grid step ({1 / GRID:g}) to {_MOST_STEPS / GRID:g}",
+                    f"row bound = {said(row_bound)}",
+                    "give another bound; a number that spans its range counts 1",
                 )
             steps = math.floor(row_bound * GRID)
         blocks, start = [], 0
@@ -148,6 +152,8 @@ class Schema:
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Schema:
         """Read `to_dict`, or the tables of a schema file. Unknown keys are refused by name."""
+        if not isinstance(data, Mapping):
+            raise InputError("a schema with columns", type_name(data), 'give {"columns": {...}}, say')
         _only_known(data, ("table", "columns"), "the schema")
         table, columns = data.get("table", {}), data.get("columns", {})
         if not isinstance(table, Mapping):
@@ -165,13 +171,11 @@ class Schema:
     def parse(text: str, folder: Path | None = None) -> Schema:
         """Read the text of a schema file (TOML). A path in it is meant from `folder`; without one it must be whole."""
         try:
-            data = tomllib.loads(text.removeprefix("\ufeff"))
-        except tomllib.TOMLDecodeError as error:
+            data = toml_document(text)
+        except ValueError as error:
             raise InputError(
                 "a schema in TOML", str(error), "correct that line, or draft a new file with `adumbra schema`"
             ) from None
-        except RecursionError:
-            raise InputError("a schema in TOML", "too many nested brackets", "correct the file") from None
         table = data.get("table")
         if folder is not None and isinstance(table, dict) and table.get("ledger") and isinstance(table["ledger"], str):
             table["ledger"] = str(folder.absolute() / table["ledger"])
@@ -182,7 +186,7 @@ class Schema:
         """Read a schema file."""
         place = Path(path)
         try:
-            text = place.read_bytes().decode()
+            text = read_at_most(place, MOST_SCHEMA_BYTES, "a schema file").decode()
         except UnicodeDecodeError:
             raise InputError("a schema file in UTF-8", "other bytes", f"convert {place} to UTF-8") from None
         except FileNotFoundError:
@@ -240,7 +244,7 @@ def _only_known(data: Mapping[str, Any], known: tuple[str, ...], where: str) -> 
         if key not in known:
             hint = nearest(key, known)
             remedy = f"did you mean {hint}?" if hint else "delete it"
-            raise InputError(f"{where} with keys among {', '.join(known)}", f"{key!r}", remedy)
+            raise InputError(f"{where} with keys among {', '.join(known)}", said(key), remedy)
 
 
 def _some(names: Iterable[str], most: int = 10) -> str:

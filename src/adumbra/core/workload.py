@@ -18,6 +18,8 @@ __all__ = ["Workload", "random_ranges"]
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
+_HELD = 2**22
+"""Weights of cells that are worked out at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,14 +72,17 @@ class Workload:
         first, last, _ = queries.indices(len(self.names))
         terms = slice(*np.searchsorted(self.query, [first, last]).tolist())
         out = np.zeros((last - first, math.prod(self.shape)))
-        own = self.query[terms] - first
-        weights = np.ones((len(own), 1)) * self.weight[terms, None]
-        for axis in range(len(self.shape)):
-            weights = (weights[:, :, None] * self.along(axis, terms)[:, None, :]).reshape(len(own), -1)
-        np.add.at(out, own, weights)
+        size = max(1, _HELD // out.shape[1])  # one query may have very many terms
+        for start in range(terms.start, terms.stop, size):
+            part = slice(start, min(start + size, terms.stop))
+            own = self.query[part] - first
+            weights = np.ones((len(own), 1)) * self.weight[part, None]
+            for axis in range(len(self.shape)):
+                weights = (weights[:, :, None] * self.along(axis, part)[:, None, :]).reshape(len(own), -1)
+            np.add.at(out, own, weights)
         return out
 
-    def pieces(self, numbers: int = 2**22) -> Iterator[slice]:
+    def pieces(self, numbers: int = _HELD) -> Iterator[slice]:
         """Slices of queries whose weights over all cells are about so many numbers."""
         size = max(1, numbers // math.prod(self.shape))
         for start in range(0, len(self.names), size):

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from adumbra.core.documents import MOST_CARD_BYTES, json_document, read_at_most
 from adumbra.core.errors import InputError
 from adumbra.core.files import open_regular, remove_leftovers
 from adumbra.core.randomness import Coins, CoinsLike, PublicSeed
@@ -209,8 +210,8 @@ class JupaModel:
         remove_leftovers(path.absolute().parent)
         try:
             with open_regular(path / _MODEL) as file:
-                content = json.loads(file.read())
-        except (OSError, ValueError, RecursionError):
+                content = json_document(file.read(MOST_CARD_BYTES))
+        except (OSError, ValueError):
             raise InputError(f"a model folder with a {_MODEL}", f"{path}", "make one with adumbra jupa fit") from None
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise InputError(f"a model of format {FORMAT}", f"{path}", "fit it again with this version of adumbra")

@@ -21,6 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 import adumbra.mechanisms
 from adumbra.core.errors import InputError
 from adumbra.core.mechanism import Mechanism
+from adumbra.core.validation import split_names
 
 __all__ = ["DEFAULT", "build", "catalogue", "options"]
 
@@ -65,12 +66,26 @@ def build(name: str, parameters: Mapping[str, Any]) -> Mechanism:
             )
         value: Any = raw
         if isinstance(raw, str) and "tuple" in str(hints[field]):
-            value = tuple(part.strip() for part in raw.split(",") if part.strip())
+            value = _listed(raw, f"--{key}", "str" in str(hints[field]))
         try:
             parsed[field] = TypeAdapter(hints[field]).validate_python(value)
         except ValidationError as error:
             raise InputError(f"--{key} {_wanted(hints[field])}", f"{raw!r}", error.errors()[0]["msg"].lower()) from None
     return cls(**parsed)
+
+
+def _listed(text: str, option: str, names: bool) -> tuple[str, ...]:
+    """What was written with commas: names of columns, each once, or numbers; an empty one is refused."""
+    if names:
+        return split_names(text, option)
+    parts = tuple(part.strip() for part in text.split(","))
+    if not all(parts):
+        raise InputError(
+            f"{option} X,Y,...: numbers with commas between them",
+            repr(text) if text.strip() else "nothing",
+            f"give them, or leave {option} out",
+        )
+    return parts
 
 
 def _named(name: str) -> type[Mechanism]:

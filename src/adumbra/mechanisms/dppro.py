@@ -41,6 +41,8 @@ __all__ = ["DPPro"]
 
 _CANDIDATES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 192, 256)
 _FEWEST = 16
+_LARGEST_EXPECTED = 1e9
+"""Far more columns than there can be."""
 _LINE = "rows"
 
 
@@ -102,6 +104,12 @@ class DPPro:
             at_least(1, "give at least one dimension", dimension=self.dimension)
         for squared in (*self.bands, *(() if self.expected is None else (self.expected,))):
             positive("give a positive squared distance from public knowledge", expected=squared)
+            if squared > _LARGEST_EXPECTED:
+                raise InputError(
+                    f"an expected squared distance of at most {_LARGEST_EXPECTED:g}",
+                    f"{squared:g}",
+                    "count 1 for each column that moves across its range",
+                )
         if self.bands and (self.dimension is not None or self.expected is not None):
             raise InputError(
                 "either bands, or dimension, or expected",

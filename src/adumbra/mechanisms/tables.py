@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adumbra.core.cells import Cells
+from adumbra.core.domain import MOST_BINS
 from adumbra.core.events import Event
 from adumbra.core.guarantee import Promise
 from adumbra.core.mechanism import Door, Draft, NoisyParts, Query, Reference, Setting
@@ -67,7 +68,7 @@ class Tables(DrawnTable):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.bins is not None:
-            at_least(1, "give at least one bin", bins=self.bins)
+            at_least(1, "give from one bin up to that many", most=MOST_BINS, bins=self.bins)
 
     def lines(self, setting: Setting) -> Mapping[str, float]:
         """One measurement."""

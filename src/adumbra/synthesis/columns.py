@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from adumbra.core.cells import Cells, Groups, cell_count
 from adumbra.core.errors import InputError
 from adumbra.core.randomness import PublicSeed
 from adumbra.core.space import Block, Space
-from adumbra.core.validation import at_least
+from adumbra.core.validation import at_least, names_once
 
 __all__ = [
     "MOST_CLASSES",
@@ -115,11 +115,13 @@ def _classes(block: Block) -> int | None:
     return cell_count(block, 1) if cell_count(block, 1) <= MOST_CLASSES else None
 
 
-def parse_label(label: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    """A name, several, or none; the command line writes several with commas."""
+def parse_label(label: str | Sequence[str] | None, option: str = "--label") -> tuple[str, ...]:
+    """A name, several, or none, each once; the command line writes several with commas."""
     if label is None:
         return ()
-    return (label,) if isinstance(label, str) else tuple(label)
+    if not isinstance(label, str | Sequence):
+        raise InputError(f"{option}: names of columns as text", f"a {type(label).__name__}", "name the columns")
+    return names_once((label,) if isinstance(label, str) else label, option)
 
 
 def rows_to_draw(asked: int | None, rows: float, columns: int) -> int:

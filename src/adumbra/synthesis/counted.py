@@ -86,7 +86,7 @@ class Counted:
     deltas: ClassVar[Deltas] = "any"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", parse_label(self.columns))
+        object.__setattr__(self, "columns", parse_label(self.columns, "--columns"))
         if self.bins is not None:
             at_least(1, "give at least one bin", bins=self.bins)
 

@@ -12,6 +12,9 @@ from adumbra.core.stored import load_array
 
 __all__ = ["read_matrix"]
 
+_LARGEST = 1e100
+"""Squares of such numbers can still be added up."""
+
 
 def read_matrix(file: Path, option: str, layout: str, remedy: str) -> NDArray[np.float64]:
     """Two dimensions of real numbers from a .npy file; no pickles. `layout` says what a row or column is."""
@@ -19,11 +22,13 @@ def read_matrix(file: Path, option: str, layout: str, remedy: str) -> NDArray[np
         raise InputError(f"a file for {option} that exists", file.name, f"check the path of {option}")
     try:
         loaded = load_array(file)
-        if np.iscomplexobj(loaded):
+        if loaded.dtype.kind not in "fiub":
             raise ValueError
-        matrix = np.asarray(loaded, dtype=np.float64)
     except (OSError, ValueError, TypeError):
         raise InputError(f"a .npy file of real numbers, {layout}", file.name, remedy) from None
-    if matrix.ndim != 2:
-        raise InputError(f"a .npy file of two dimensions, {layout}", f"shape {matrix.shape}", remedy)
+    if loaded.ndim != 2:
+        raise InputError(f"a .npy file of two dimensions, {layout}", f"shape {loaded.shape}", remedy)
+    matrix = np.array(loaded, dtype=np.float64)
+    if not bool((np.abs(matrix) <= _LARGEST).all()):
+        raise InputError(f"finite numbers of at most {_LARGEST:g} in size in {option}", "others", remedy)
     return matrix
