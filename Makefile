@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 DEMO := demo-out
 WORKERS ?= 2
 
-.PHONY: demo test lint types contract examples audit bench clean
+.PHONY: demo test plants lint types contract examples audit bench clean
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -23,6 +23,10 @@ demo: $(VENV)/.core
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+# breaks the code on purpose, a bug at a time, and tells how many tests catch each
+plants: $(VENV)/.test
+	$(BIN)/python -m pytest tests/test_planted_bugs.py tests/test_audit_planted.py
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
