@@ -13,7 +13,7 @@ TESTS ?=
 SMOKE := tests/test_cli.py tests/test_contract.py tests/test_read.py tests/test_encode.py tests/test_ledger.py \
 	tests/test_release_folder.py tests/test_sklearn.py
 
-.PHONY: demo test test-lowest test-pythons smoke lock lint types contract examples audit bench fuzz clean
+.PHONY: demo test test-lowest test-pythons smoke lock plants lint types contract examples audit bench fuzz clean
 
 $(VENV)/.core: pyproject.toml $(CONSTRAINTS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -49,6 +49,10 @@ UV := uv pip compile -q --no-header --no-annotate pyproject.toml
 lock:
 	$(UV) --universal --upgrade --python-version 3.11 --extra test --extra lint --extra pictures -o constraints/locked.txt
 	$(UV) --resolution lowest-direct --python-version 3.11 --extra test -o constraints/lowest.txt
+
+# breaks the code on purpose, a bug at a time, and tells how many tests catch each
+plants: $(VENV)/.test
+	$(BIN)/python -m pytest tests/test_planted_bugs.py tests/test_audit_planted.py
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -14,6 +14,7 @@ import pytest
 
 from adumbra.cli.main import command
 from adumbra.privacy.ledger import Ledger
+from tests.plant_report import pytest_terminal_summary as pytest_terminal_summary
 
 TABLE = """id,age,sex,smoker,outcome
 1,34,F,yes,alive

@@ -13,6 +13,7 @@ import pytest
 from adumbra.audit.findings import REFUTED
 from adumbra.audit.promises import Effort, Task, attack
 from adumbra.mechanisms.catalogue import catalogue
+from tests import plant_report
 from tests import test_planted_bugs as plants
 from tests.repeatable import repeatable  # noqa: F401
 
@@ -21,8 +22,10 @@ FEW = Effort(60, 60, 0.0, canaries=1000, releases=90)
 MANY = Effort(800, 800, 0.0, canaries=1000, releases=60)
 
 
-def task(name: str, neighbours: str, kind: str = "transcript", effort: Effort = FEW, delta: float = 1e-6) -> Task:
-    index = [str(challenge.neighbours) for challenge in catalogue()[name].challenges()].index(neighbours)
+def task(
+    name: str, neighbours: str, kind: str = "transcript", effort: Effort = FEW, delta: float = 1e-6, fresh: bool = False
+) -> Task:
+    index = [(str(c.neighbours), c.fresh) for c in catalogue()[name].challenges()].index((neighbours, fresh))
     return Task(kind, name, index, 4.0 if kind == "transcript" else 0.5, delta, effort)  # type: ignore[arg-type]
 
 
@@ -39,6 +42,7 @@ CAUGHT = {
     plants.same_noise_twice: task("tables", "row/replace", effort=MANY),
     plants.one_hot_as_one_column: task("dppro", "cell/replace"),
     plants.replace_as_zero_out: task("dppro", "row/replace"),
+    plants.fresh_rows_taken_for_emptied_ones: task("dppro", "row/replace", fresh=True),
     plants.added_row_for_a_replaced_one: task("tables", "row/replace"),
     plants.gram_without_root_two: task("dprp", "row/replace"),
     plants.upper_triangle_weighed(2.0): task("dprp", "row/replace"),
@@ -55,7 +59,8 @@ CAUGHT = {
 
 
 @pytest.mark.parametrize("plant", CAUGHT, ids=lambda plant: plant.__name__)
-def test_the_audit_notices(plant, monkeypatch):
+def test_the_audit_notices(plant, monkeypatch, record_property):
+    record_property(plant_report.CASE, (plant.__name__, plant_report.AUDIT))
     plant(monkeypatch)
     try:
         found = attack(CAUGHT[plant])

@@ -126,6 +126,12 @@ def test_rows_columns_and_calls_share_nothing(law):
     assert shares(*(DRAWS[law]((40, 15)) for _ in range(3))) == 0
 
 
+def test_every_row_has_a_length_of_its_own():
+    """The directions of noise by row may differ and its lengths be one: a reader of two rows then knows the rest."""
+    lengths = np.sort(np.linalg.norm(LAWS["by row"]((30, 4)), axis=1))
+    assert (np.diff(lengths) / lengths[1:]).min() > 1e-12
+
+
 def test_laws_and_parts_share_nothing():
     parts = noise.add_l2_noise([(np.zeros((3, 5)), WIDE, 1.0), (np.zeros(4), WIDE / 3, 1.0)])
     assert shares(*parts, *(draw((8, 5)) for draw in LAWS.values())) == 0

@@ -71,11 +71,13 @@ from adumbra.sklearn import JUPA, DPProTransformer, PrivatePCA
 from adumbra.synthesis.drawn import DrawnTable
 from adumbra.table.table import Table
 from tests import (
+    plant_report,
     test_accounting,
     test_answers,
     test_architecture,
     test_cap_matrix,
     test_coins,
+    test_components,
     test_contract,
     test_cost_table,
     test_damaged_tables,
@@ -171,9 +173,7 @@ def key_kept_by_the_process(patch):
     """One key a process, and a counter for the calls: nothing repeats until somebody forks."""
     patch.setattr(os, "urandom", real_urandom)  # entropy that forks do not share
     root, calls = os.urandom(32), itertools.count()
-    patch.setattr(
-        noise, "operating_system_key", lambda: hashlib.sha256(root + next(calls).to_bytes(8, "big")).digest()
-    )
+    patch.setattr(noise, "operating_system_key", lambda: hashlib.sha256(root + next(calls).to_bytes(8, "big")).digest())
 
 
 def generator_kept_by_the_thread(patch):
@@ -1524,7 +1524,11 @@ CASES = [
     bug(projection_keeps_the_lengths_of_rows, test_sklearn.test_fit_learns_nothing_from_cells, 2, "row"),
     bug(projection_keeps_the_lengths_of_rows, ESTIMATOR_TELLS, "DPProTransformer", "rows"),
     bug(jupa_remembers_what_it_released, ESTIMATOR_TELLS, "JUPA", "coarse"),
-    bug(jupa_remembers_what_it_released, ESTIMATOR_TELLS, "JUPA", "laplace"),
+    bug(
+        jupa_remembers_what_it_released,
+        test_shared_objects.test_an_estimator_that_learnt_from_public_records_is_as_it_was_after_private_ones,
+        "laplace",
+    ),
     bug(release_keeps_what_the_owner_was_told, RELEASE_TELLS, "tables", "replace"),
     bug(
         release_keeps_what_the_owner_was_told,
@@ -1942,10 +1946,76 @@ def called(test, arguments, tmp_path):
         test(*arguments, **{name: patch if name == "monkeypatch" else fixtures[name]() for name in wanted})
 
 
+# second tests, in another file where one was to be had: two that fail are harder to break together
+NO_NEIGHBOUR = test_no_neighbour_moves_what_meets_the_noise_by_more_than_was_paid
+CALLS_SHARE_NOTHING = test_noise_keys.test_rows_columns_and_calls_share_nothing
+ROW_EXCEEDS = test_strategies.test_no_row_exceeds_the_bound_and_one_reaches_it
+FORMULAS_HOLD = test_sensing.test_formulas_hold_and_come_as_near_as_stated
+ANY_SKETCH = test_sensing.test_no_sketch_of_any_signs_and_weights_exceeds_its_bound
+BRINGS_WORST = test_contract.test_a_mechanism_brings_the_tables_that_come_closest_to_breaking_each_of_its_promises
+PRIVATE_NUMBER = test_contract.test_a_private_number_of_rows_is_nowhere_in_the_release
+NO_COMPONENTS = ("analyze_gauss", {"result": "coordinates"}, "number of components")
+CASES += [
+    bug(clip_moved_behind_the_door, NO_NEIGHBOUR, "dppro", Relation.REPLACE, 0.4),
+    bug(span_ignores_a_column, test_review.test_no_corner_of_a_large_mixed_space_exceeds_the_row_bound),
+    bug(charge_after_measuring, test_meter.test_refused_charge_reads_nothing),
+    bug(cap_checks_each_release_alone, test_sklearn.test_a_full_ledger_gives_no_rows),
+    bug(only_the_first_look_charged, test_private_pca.test_every_fit_and_every_transform_is_charged, "power_method"),
+    bug(later_look_gets_what_an_earlier_one_says, NO_NEIGHBOUR, "moments", Relation.REPLACE, None),
+    bug(smaller_account_taken, test_review.test_dimension_and_noise_of_a_fresh_projection_do_not_look_at_the_matrix),
+    bug(seed_always_fresh, test_review.test_a_matrix_shown_by_a_plan_is_not_accounted_as_fresh),
+    bug(door_does_not_look, test_sums.test_rows_that_break_their_bound_are_not_summed),
+    bug(slack_forgotten, test_review.test_lines_leave_room_for_each_others_slack),
+    bug(distance_not_debiased, test_answers.test_laplace_distances_cover),
+    bug(error_without_projection, test_answers.test_means_and_counts_are_unbiased_with_honest_errors, 2, "unit-row"),
+    bug(row_count_always_public, RELEASE_TELLS, "moments", "add-remove"),
+    bug(row_count_on_the_card, RELEASE_TELLS, "tables", "add-remove"),
+    bug(rows_published_although_private, PRIVATE_NUMBER, "tables"),
+    bug(plan_prints_the_number_of_rows, PRIVATE_NUMBER, "tables"),
+    bug(small_cells_suppressed, RELEASE_TELLS, "tables", "replace"),
+    bug(noise_for_each_batch, test_sums.test_noise_of_a_count),
+    bug(all_parts_one_noise, CALLS_SHARE_NOTHING, "gaussian"),
+    bug(noise_shared_between_rows, CALLS_SHARE_NOTHING, "gaussian"),
+    bug(root_two_for_all_weights, NO_NEIGHBOUR, "hybrid", Relation.REPLACE, None),
+    bug(triangles_noised_apart, test_second_moment.test_noise_of_a_mechanism_has_its_scale_and_no_other, "lip"),
+    bug(triangle_bound_of_another_layout, test_second_moment.test_one_row_of_the_triangle, 2),
+    bug(plain_triangle_weighed_isometrically, test_second_moment.test_one_row_of_the_triangle, 2),
+    bug(rows_cut_a_step_too_long_at_the_door, NO_NEIGHBOUR, "analyze_gauss", Relation.ZERO_OUT, None),
+    bug(centre_forgotten_for_emptied_rows, NO_NEIGHBOUR, "analyze_gauss about its mean", Relation.ZERO_OUT, None),
+    bug(axes_of_the_exact_second_moment, RELEASE_TELLS, "analyze_gauss", "replace"),
+    bug(
+        number_of_components_left_open,
+        test_components.test_bad_options_are_refused_and_nothing_is_charged,
+        *NO_COMPONENTS,
+    ),
+    bug(one_length_for_all_rows, test_noise_keys.test_every_row_has_a_length_of_its_own),
+    bug(one_column_for_two, NO_NEIGHBOUR, "laplace", Relation.REPLACE, None),
+    bug(row_without_a_cell_forgotten, ROW_EXCEEDS, "identity", (1,)),
+    bug(level_of_the_tree_forgotten, NO_NEIGHBOUR, "hierarchical", Relation.REPLACE, None),
+    bug(wavelets_weighed_half, BRINGS_WORST, "privelet"),
+    bug(plain_axis_taken_for_a_tree, NO_NEIGHBOUR, "privelet", Relation.REPLACE, None),
+    bug(emptied_row_thought_nowhere, BRINGS_WORST, "laplace"),
+    bug(waves_not_divided_by_their_number, NO_NEIGHBOUR, "fourier", Relation.ZERO_OUT, None),
+    bug(signs_of_cells_forgotten, FORMULAS_HOLD, "hadamard", "two", "formula"),
+    bug(fourier_columns_thought_orthogonal, ANY_SKETCH, "fourier"),
+    bug(largest_product_for_the_least, ANY_SKETCH, "signs"),
+    bug(choice_with_its_scores, test_strategies.test_choices_come_as_often_as_their_law_says),
+    bug(tail_of_a_replaced_row_paid_as_added, test_strategies.test_no_row_moves_a_tail_by_more_than_its_bound, 2),
+    bug(response_weight_rounded_up, test_coins.test_weights_beside_whole_numbers_are_not_rounded_up, 2),
+    bug(coins_favour_low_sides, CALLS_SHARE_NOTHING, "sides"),
+    bug(
+        left_out_values_known_all_the_same,
+        test_jupa.test_a_guard_makes_one_thing_of_all_that_its_records_do_not_know,
+    ),
+    bug(box_wider_than_its_noise, test_jupa.test_no_record_moves_the_release_by_more_than_the_noise_covers),
+]
+
+
 @pytest.mark.parametrize(
     ("plant", "test", "arguments"), CASES, ids=[f"{plant.__name__}-{test.__name__}" for plant, test, _ in CASES]
 )
-def test_a_planted_bug_is_caught(plant, test, arguments, tmp_path):
+def test_a_planted_bug_is_caught(plant, test, arguments, tmp_path, record_property):
+    record_property(plant_report.CASE, (plant.__name__, name_of(test)))
     caught = None
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
