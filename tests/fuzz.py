@@ -86,7 +86,7 @@ def mutation(kind: Kind, name: str, seed: int, number: int, examples: dict[str, 
 
 
 def outcome(kind: Kind, folder: Path, file: str, content: bytes, *, loud: bool = False) -> str:
-    """"read", "refused", or what went wrong."""
+    """ "read", "refused", or what went wrong."""
     from adumbra.core.errors import AdumbraError
 
     (folder / file).write_bytes(content)

@@ -16,7 +16,7 @@ from adumbra.cli.keys import PublicKeyOption, TrustedOption, keys_of
 from adumbra.cli.output import emit_json, note, print_frame
 from adumbra.core.errors import InputError
 from adumbra.core.files import new_file
-from adumbra.core.validation import at_least, split_names
+from adumbra.core.validation import split_names
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import os
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -190,7 +189,10 @@ class _Folder:
         if not self.signed:
             return None if keys is None else "the release is not signed"
         try:
-            card, signature = _content(self.path / CARD, MOST_CARD_BYTES), _content(self.path / SIGNATURE, _MOST_SIGNATURE)
+            card, signature = (
+                _content(self.path / CARD, MOST_CARD_BYTES),
+                _content(self.path / SIGNATURE, _MOST_SIGNATURE),
+            )
         except OSError as error:
             return f"{SIGNATURE} does not read as a signature ({error.strerror})"
         return check_signature(signature, card, keys)

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from adumbra.core.documents import MOST_CARD_BYTES, json_document, read_at_most
+from adumbra.core.documents import MOST_CARD_BYTES, json_document
 from adumbra.core.errors import InputError
 from adumbra.core.files import open_regular, remove_leftovers
 from adumbra.core.randomness import Coins, CoinsLike, PublicSeed

@@ -145,7 +145,9 @@ def _require_exact_type(exact: NDArray[Any]) -> None:
 
 def _require_sound(sound: bool) -> None:
     if not sound:
-        raise RuntimeError("internal error: an answer is not an integer that is certainly exact, no noise was published")
+        raise RuntimeError(
+            "internal error: an answer is not an integer that is certainly exact, no noise was published"
+        )
 
 
 def add_l2_noise(arrays: Sequence[tuple[NDArray[Any], float, float]]) -> list[NDArray[np.float64]]:
