@@ -144,7 +144,8 @@ class _FrameTable(Table):
     def types(self) -> dict[str, CellType]:
         """Cell type of each column; a pandas object column is text unless a cell of it is a container.
 
-        Dates of pandas are text: one cell that is none makes objects of all, and must not decide what is refused.
+        Dates and durations of pandas are text: one cell that is none makes objects of all, and must not decide what is
+        refused.
         """
         if self.native == "pyarrow":
             return _arrow_types(self._frame.schema)
@@ -153,7 +154,7 @@ class _FrameTable(Table):
             return types | {name: "text" for name, dtype in self._frame.schema.items() if dtype == pl.Null}
         for name in self.columns:
             column = self._frame[name]
-            if str(column.dtype).startswith("datetime64"):
+            if str(column.dtype).startswith(("datetime64", "timedelta64")):
                 types[name] = "text"
             if column.dtype == object:
                 types[name] = "other" if any(isinstance(cell, _CONTAINERS) for cell in column) else "text"
