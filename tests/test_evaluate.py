@@ -93,7 +93,7 @@ def test_columns_by_hand():
         {
             "age": ["5", "15", "", "250"],  # the empty one goes to 45, the last is clipped to 100
             "visits": ["0", "9", "9", "3"],
-            "sex": ["F", "M", "M", "?"],  # no fallback: the last has no value
+            "sex": ["F", "M", "M", "X"],  # no fallback: the last has no value
             "smoker": ["yes", "no", "no", "no"],
             "outcome": ["well", "ill", "ill", "dead"],
         }
@@ -137,7 +137,7 @@ def test_ten_bins_against_brute_force():
 
 def test_an_empty_flag_is_neither_yes_nor_no():
     schema = ad.Schema.from_dict({"columns": {"smoker": SPEC["smoker"]}})
-    truth, release = pl.DataFrame({"smoker": ["yes", "no", "", "?"]}), pl.DataFrame({"smoker": [True, False]})
+    truth, release = pl.DataFrame({"smoker": ["yes", "no", "", "maybe"]}), pl.DataFrame({"smoker": [True, False]})
     (found,) = column_fits(*tallies(truth, release, schema))
     assert [(s.value, s.truth, s.release) for s in found.shares] == [
         ("no", 0.25, 0.5), ("yes", 0.25, 0.5), ("(empty)", 0.5, 0.0),

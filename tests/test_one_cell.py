@@ -378,5 +378,6 @@ def test_no_type_that_pandas_chooses_is_refused():
     """A column of dates is refused nowhere that one word among them would let it pass."""
     for column in (NUMBER, FLAG, category("2020-01-02", "x")):
         schema = Schema(TableInfo(), (column,))
-        for cells in ([MIDNIGHT] * 3, [MIDNIGHT, "word", MIDNIGHT], [True] * 3, [True, None, True]):
+        away = datetime.timedelta(days=1)
+        for cells in ([MIDNIGHT] * 3, [MIDNIGHT, "word", MIDNIGHT], [True] * 3, [True, None, True], [away] * 3):
             ad.plan(pd.DataFrame({"x": cells}), schema, ad.DPPro(dimension=1), ad.Budget(1.0, 1e-6))

@@ -154,7 +154,8 @@ class _FrameTable(Table):
     def types(self) -> dict[str, CellType]:
         """Cell type of each column; a pandas object column is text unless a cell of it is a container.
 
-        Dates of pandas are text: one cell that is none makes objects of all, and must not decide what is refused.
+        Dates and durations of pandas are text: one cell that is none makes objects of all, and must not decide what is
+        refused.
         """
         if self.native == "pyarrow":
             return arrow_types(self._frame.schema)
@@ -245,7 +246,7 @@ def _is_numpy_number(dtype: Any) -> bool:
 def _pandas_type(column: Any) -> CellType:
     if column.dtype == object:
         return "other" if any(isinstance(cell, _CONTAINERS) for cell in column) else "text"
-    if str(column.dtype).startswith("datetime64"):
+    if str(column.dtype).startswith(("datetime64", "timedelta64")):
         return "text"
     if hasattr(column.dtype, "pyarrow_dtype"):
         return arrow_type(column.dtype.pyarrow_dtype)
