@@ -198,7 +198,12 @@ class TailSize(_OfCounts):
 
     def finished(self, total: Mapping[str, Whole]) -> Mapping[str, Whole]:
         """The tail, in whole steps."""
-        return {"tail": np.array([math.floor(float(spectrum_tails(total["counts"].astype(np.float64))[self.kept]) * COUNT_STEPS)]) * 1.0}
+        return {
+            "tail": np.array(
+                [math.floor(float(spectrum_tails(total["counts"].astype(np.float64))[self.kept]) * COUNT_STEPS)]
+            )
+            * 1.0
+        }
 
     def describe(self) -> str:
         """A few words for a plan."""
