@@ -37,9 +37,9 @@ __all__ = [
 MAX_DRAWS = 2**50
 CHUNK = 1 << 14  # draws at a time, so that words, noise and sums stay in the cache
 L2_CHUNK = 1 << 18  # more, as what is refused in one round is drawn in the next, and the last rounds are short
-# The noise saturates at LIMIT. Sums are cut WHOLE below it, so that a saturated draw is cut whatever the answer was: the
-# cut then depends on the sum alone, and is post-processing. It is the same for answers of either type, because under
-# add-remove the type says how long the table is.
+# The noise saturates at LIMIT. Sums are cut WHOLE below it, so that a saturated draw is cut whatever the answer was:
+# the cut then depends on the sum alone, and is post-processing. It is the same for answers of either type, because
+# under add-remove the type says how long the table is.
 SUM_LIMIT = LIMIT - WHOLE
 
 
@@ -145,9 +145,7 @@ def _require_exact_type(exact: NDArray[Any]) -> None:
 
 def _require_sound(sound: bool) -> None:
     if not sound:
-        raise RuntimeError(
-            "internal error: an answer is not an integer that is certainly exact, no noise was published"
-        )
+        raise RuntimeError("internal error: an answer is not an integer that is exact, no noise was published")
 
 
 def add_l2_noise(arrays: Sequence[tuple[NDArray[Any], float, float]]) -> list[NDArray[np.float64]]:
