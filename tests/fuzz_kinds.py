@@ -147,7 +147,7 @@ def _read_table(path: Path, charge: Charge) -> None:
 
 
 _TEXT = (
-    f"name,number,text\n1,{SECRET}1,x\n2,{SECRET}2,\"a, b\"\n" + "".join(f'{i},"{SECRET}",\u00e9\n' for i in range(30))
+    f'name,number,text\n1,{SECRET}1,x\n2,{SECRET}2,"a, b"\n' + "".join(f'{i},"{SECRET}",\u00e9\n' for i in range(30))
 ).encode()
 _TEXT_WORDS = (b'"', b"\n", b"\r", b"\0", b",", b"\xff", b"\xed\xa0\x80", b'""', b"\xef\xbb\xbf", b"\n\n", b"," * 50)
 
@@ -170,7 +170,10 @@ _FRAME = pl.DataFrame({"age": [34, 71, 8, 52] * 5, "sex": ["F", "M", "F", "M"] *
 _DECLARED = Schema.from_dict(
     {
         "table": {"name": "people"},
-        "columns": {"age": {"kind": "number", "low": 0, "high": 110}, "sex": {"kind": "category", "values": ["F", "M"]}},
+        "columns": {
+            "age": {"kind": "number", "low": 0, "high": 110},
+            "sex": {"kind": "category", "values": ["F", "M"]},
+        },
     }
 )
 _MECHANISMS: dict[str, Any] = {"dppro": DPPro(dimension=2), "hierarchical": Hierarchical(), "lip": LIP()}

@@ -228,7 +228,7 @@ def spooled_to(monkeypatch):
     """The folders that temporary files are made in from here on."""
     folders, made = [], tempfile.TemporaryFile
 
-    def watched(*arguments, dir=None, **options):  # noqa: A002 - its name in tempfile
+    def watched(*arguments, dir=None, **options):
         folders.append(dir)
         return made(*arguments, dir=dir, **options)
 
