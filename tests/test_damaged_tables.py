@@ -63,7 +63,7 @@ def as_file(tmp_path, table: pa.Table, how: str):
 
 @pytest.mark.parametrize("damage", DAMAGED)
 @pytest.mark.parametrize("how", ["file", "stream", "memory", "pandas"])
-def test_damage_is_found_by_the_count(tmp_path, how, damage):
+def test_damage_is_found_by_the_count(how, damage, tmp_path):
     if how == "pandas" and damage == "a time past midnight":
         pytest.skip("pandas itself makes other times of these")
     table = pa.table({"a": DAMAGED[damage], "b": pa.array([1, 2])})
