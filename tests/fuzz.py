@@ -129,12 +129,17 @@ def _work(name: str, seed: int, numbers: range, *, loud: bool) -> None:
         _limit_memory()
         for number in numbers:
             file, content = mutation(kind, name, seed, number, examples)
-            print(json.dumps([number]), flush=True)
+            _say(json.dumps([number]))
             faulthandler.dump_traceback_later(_SECONDS, exit=True)
             found = outcome(kind, folder, file, content, loud=loud)
             faulthandler.cancel_dump_traceback_later()
-            print(json.dumps([number, found]), flush=True)
+            _say(json.dumps([number, found]))
             (folder / file).write_bytes(examples[file])
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 def _limit_memory() -> None:
@@ -200,8 +205,8 @@ def main() -> None:
                     tally[found] += 1
                 else:
                     bad += 1
-                    print(f"{name} {number}: {found}", flush=True)
-            print(f"{name}: {tally}", flush=True)
+                    _say(f"{name} {number}: {found}")
+            _say(f"{name}: {tally}")
         sys.exit(1 if bad else 0)
 
 

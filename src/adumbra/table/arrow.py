@@ -29,7 +29,7 @@ def arrow_types(schema: pa.Schema) -> dict[str, CellType]:
 
 
 def arrow_type(kind: pa.DataType) -> CellType:
-    """What cells of this type are. Everything not named here (lists, records, unions, intervals, extensions, ...) has no single plain cells."""
+    """What cells of this type are. What is not named here (lists, unions, intervals, ...) has no single plain cells."""
     is_ = pa.types
     if is_.is_integer(kind) or is_.is_floating(kind) or is_.is_decimal128(kind):
         return "number"

@@ -113,7 +113,7 @@ def check_names(names: Sequence[object], name: str) -> tuple[str, ...]:
 
 @contextmanager
 def reading(name: str, what: str) -> Iterator[None]:
-    """Turn a reader's error, whose text may quote cells, into ours, which does not. `what` is read, and called `name`."""
+    """Turn the error of a reader of `what`, whose text may quote cells, into ours, which does not."""
     damaged = InputError(f"a readable {what}", f"{name} is damaged or cut short", "write it again")
     try:
         yield
