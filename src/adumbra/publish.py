@@ -12,7 +12,7 @@ import glob
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -83,7 +83,7 @@ class Publication:
         """Which files there will be: a CSV, a signature."""
         return self._csv, self._signing_key is not None
 
-    def rows(self, draft: Draft) -> Generator[int]:
+    def rows(self, draft: Draft) -> Iterator[int]:
         """Write the draft's rows batch by batch; yields how many are written."""
         with contextlib.ExitStack() as stack:
             parquet = None
@@ -133,8 +133,8 @@ class Publication:
         place.mkdir()
         try:
             twin = Publication(place, place, facts, self._csv, self._signing_key)
-            with contextlib.closing(twin.rows(draft)) as rows:
-                next(rows)
+            for _ in twin.rows(draft):
+                break
             write_card(place, twin._with_arrays(draft, measured), card_markdown, self._signing_key)
             ReleaseFolder.open(place)
         finally:
