@@ -120,7 +120,7 @@ def test_everything_is_as_it_was_afterwards():
 
 
 def test_signals_at_random_times(home: Home) -> None:
-    """Exit code 130 and no traceback, whenever the signal comes; a release is there or not, and never without charge."""
+    """Exit code 130 and no traceback, whenever the signal comes; no release is there without its charge."""
     begun = time.monotonic()
     assert finished(spawn(home, *JOB, "--out", "whole")).code == 0
     took = time.monotonic() - begun
