@@ -19,6 +19,7 @@ import math
 import os
 import re
 import threading
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -49,6 +50,7 @@ import adumbra.synthesis.principal
 import adumbra.table.columnar
 import adumbra.table.encode
 from adumbra.answer.release import Release
+import adumbra.warm_up
 from adumbra.core.centred import Centred
 from adumbra.core.errors import Refused
 from adumbra.core.events import Event
@@ -76,6 +78,7 @@ from tests import (
     test_answers,
     test_architecture,
     test_cap_matrix,
+    test_before_the_charge,
     test_coins,
     test_components,
     test_contract,
@@ -84,6 +87,7 @@ from tests import (
     test_dppro,
     test_encode,
     test_hostile_folder,
+    test_interrupts,
     test_jupa,
     test_jupa_mended,
     test_jupa_review,
@@ -658,6 +662,30 @@ def owner_rehearses_the_real_table(patch):
         test_architecture.MODULES["cli/plans.py"] + "\n\ndef preview(job):\n    return list(rehearse(job, print, 3))\n"
     )
     patch.setitem(test_architecture.MODULES, "cli/plans.py", text)
+
+
+def warm_up_runs_the_real_table(patch):
+    """A few of the real rows seem handier than made-up ones."""
+    patch.setattr(adumbra.warm_up, "_made_up", lambda job, schema, types: job)
+
+
+def charge_before_the_warm_up(patch):
+    """The ledger first, then whatever can fail."""
+    real, charge, late = adumbra.pipeline.warm_up, adumbra.privacy.ledger.Ledger.charge, []
+
+    def charged(self, **facts):
+        receipt = charge(self, **facts)
+        while late:
+            real(*late.pop())
+        return receipt
+
+    patch.setattr(adumbra.pipeline, "warm_up", lambda *given: late.append(given))
+    patch.setattr(adumbra.privacy.ledger.Ledger, "charge", charged)
+
+
+def interrupt_swallowed_in_a_callback(patch):
+    """Nobody asks whether an interrupt was lost."""
+    patch.setattr(adumbra.pipeline, "stop_if_asked", lambda: None)
 
 
 def later_look_gets_what_an_earlier_one_says(patch):
@@ -1406,6 +1434,9 @@ def test_only_audits_measure_without_a_charge():
     assert makers - {"privacy/meter.py"} == {"pipeline.py"}
     free = test_architecture.users_of("rehearse") - {"pipeline.py"}
     assert all(module.startswith("audit/") for module in free), free
+    # the pipeline itself hands it to the warm-up, which is tested to run on made-up tables, and to nothing else
+    uses = re.findall(r"^.*\brehearse\b.*$", test_architecture.MODULES["pipeline.py"], re.MULTILINE)
+    assert [line.split("(")[0].strip() for line in uses if "__all__" not in line] == ["warm_up", "def rehearse"]
 
 
 def page_not_compared(patch):
@@ -1560,6 +1591,27 @@ CASES = [
     bug(refusal_swallowed, test_synthetic.test_a_cap_refuses_all_looks_or_none, "tables"),
     bug(refusal_swallowed, test_review.test_a_refused_charge_cannot_be_passed_by),
     bug(owner_rehearses_the_real_table, test_only_audits_measure_without_a_charge),
+    bug(warm_up_runs_the_real_table, test_before_the_charge.test_no_private_row_is_read_before_the_charge, "tables"),
+    bug(
+        warm_up_runs_the_real_table,
+        test_before_the_charge.test_the_mechanism_has_run_on_made_up_rows_before_the_charge,
+        False,
+    ),
+    bug(
+        charge_before_the_warm_up,
+        test_before_the_charge.test_the_mechanism_has_run_on_made_up_rows_before_the_charge,
+        False,
+    ),
+    bug(charge_before_the_warm_up, test_before_the_charge.test_too_little_memory_is_refused_before_the_charge),
+    bug(
+        interrupt_swallowed_in_a_callback,
+        test_interrupts.test_an_interrupt_that_a_finalizer_swallows_stops_before_the_charge,
+        signal.SIGINT,
+    ),
+    bug(
+        interrupt_swallowed_in_a_callback,
+        test_interrupts.test_an_interrupt_that_is_swallowed_after_the_charge_stops_between_batches,
+    ),
     bug(cap_checks_each_release_alone, test_ledger.test_the_composition_counts_not_each_release),
     bug(cap_checks_each_release_alone, test_cap_matrix.test_a_cap_counts_every_past_charge, "gaussian", "all"),
     bug(
@@ -1940,6 +1992,8 @@ def name_of(test):
 def called(test, arguments, tmp_path):
     """Call a test as the suite would, with the fixtures it names."""
     fixtures = {"tmp_path": lambda: tmp_path, "ledger": lambda: ad.Ledger(tmp_path / "budget.db")}
+    fixtures["cold"] = lambda: adumbra.warm_up._warm.clear()
+    fixtures["capfd"] = lambda: SimpleNamespace(readouterr=lambda: SimpleNamespace(out="", err=""))
     own = getattr(getattr(test, "hypothesis", None), "inner_test", None)  # takes its arguments from hypothesis
     wanted = [] if own else list(inspect.signature(test).parameters)[len(arguments) :]
     with pytest.MonkeyPatch.context() as patch:

@@ -390,6 +390,8 @@ def test_a_refused_charge_cannot_be_passed_by(tmp_path):
     @dataclasses.dataclass(frozen=True)
     class Stubborn(ad.Moments):
         def run(self, door, setting):
+            if not isinstance(door, Meter):  # a made-up table before the charge
+                return super().run(door, setting)
             for line, query in self.queries(setting).items():
                 with contextlib.suppress(ad.Refused):
                     door.measure(line, query)

@@ -219,9 +219,11 @@ def test_the_rows_are_drawn_from_published_numbers_alone(name, monkeypatch):
         log.append(real(law, exact, t, step, **kw))
         return log[-1]
 
-    monkeypatch.setattr(noise, "add_noise", keep)
     seed = ad.PublicSeed.given("same")
     budget = ad.Budget(2.0, 1e-5)
+    # the first of its kind in a process also runs a made-up table, which must not be heard below
+    ad.release(mixed(200, seed=3), SCHEMA, build(name, {"rows": 80}), budget, seed=seed)
+    monkeypatch.setattr(noise, "add_noise", keep)
     first = ad.release(mixed(200, seed=1), SCHEMA, build(name, {"rows": 80}), budget, seed=seed).table
     played = iter(log)
     monkeypatch.setattr(noise, "add_noise", lambda *a, **kw: next(played))

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from adumbra.core.schema import Schema as Schema
     from adumbra.evaluate.report import Evaluation as Evaluation
     from adumbra.evaluate.report import evaluate_release as evaluate_release
+    from adumbra.job import OwnerNotes as OwnerNotes
     from adumbra.jupa.apply import apply_jupa as apply_jupa
     from adumbra.jupa.model import JupaModel as JupaModel
     from adumbra.jupa.model import fit_jupa as fit_jupa
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from adumbra.mechanisms.privelet import Privelet as Privelet
     from adumbra.mechanisms.sparse import Sparse as Sparse
     from adumbra.mechanisms.tables import Tables as Tables
-    from adumbra.pipeline import OwnerNotes as OwnerNotes
     from adumbra.privacy.ledger import Ledger as Ledger
 
 __version__ = "0.1.0"
@@ -112,7 +112,7 @@ _HOMES = {
     "Privelet": "mechanisms.privelet",
     "Sparse": "mechanisms.sparse",
     "Tables": "mechanisms.tables",
-    "OwnerNotes": "pipeline",
+    "OwnerNotes": "job",
     "Ledger": "privacy.ledger",
 }
 

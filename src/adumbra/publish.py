@@ -10,7 +10,7 @@ import contextlib
 import datetime
 import os
 import shutil
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -81,7 +81,7 @@ class Publication:
         """Which files there will be: a CSV, a signature."""
         return self._csv, self._signing_key is not None
 
-    def rows(self, draft: Draft) -> Generator[int]:
+    def rows(self, draft: Draft) -> Iterator[int]:
         """Write the draft's rows batch by batch; yields how many are written."""
         with contextlib.ExitStack() as stack:
             parquet = None
@@ -132,8 +132,8 @@ class Publication:
         place.mkdir()
         try:
             twin = Publication(place, place, facts, self._csv, self._signing_key)
-            with contextlib.closing(twin.rows(draft)) as rows:
-                next(rows)
+            for _ in twin.rows(draft):
+                break
             write_card(place, twin._with_arrays(draft, measured), self._signing_key)
             ReleaseFolder.open(place)
         finally:

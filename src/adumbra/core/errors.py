@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from adumbra.core.shown import shown
 
-__all__ = ["PAID", "AdumbraError", "AfterCharge", "InputError", "Refused", "is_panic"]
+__all__ = ["PAID", "AdumbraError", "AfterCharge", "InputError", "Refused", "after_charge", "is_panic"]
 
 PAID = "after the charge: "
 """How the note begins that a defect carries if it shows up after the charge."""
@@ -50,6 +50,17 @@ class AfterCharge(AdumbraError):
     """Something failed after the charge (exit code 4). The charge stays; the remedy says whether a release exists."""
 
     exit_code = 4
+
+
+def after_charge(error: BaseException, paid: str, state: str) -> BaseException:
+    """What to raise for an error after the charge. A defect stays what it is, with a note that says what was paid."""
+    if isinstance(error, AdumbraError):
+        return AfterCharge(error.expected, error.got, f"{paid}, and {state}; {error.remedy}")
+    if isinstance(error, OSError | MemoryError):  # its text is left out: a library may have put a cell there
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        return AfterCharge("to finish the release", reason, f"{paid}, and {state}")
+    error.add_note(f"{PAID}{paid}, and {state}")
+    return error
 
 
 def is_panic(error: BaseException) -> bool:

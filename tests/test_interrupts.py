@@ -1,0 +1,142 @@
+"""A wish to stop is never lost: not in a finalizer, not in a library's callback; and it leaves no traceback."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from adumbra import pipeline
+from adumbra.cli.main import command
+from adumbra.core import interrupts
+from adumbra.core.errors import InputError
+from adumbra.privacy.ledger import Ledger
+from tests.conftest import SCHEMA, TABLE, Home, finished, spawn
+
+JOB = ("release", "t.csv", "--schema", "s.toml", "--epsilon", "1", "--mechanism", "tables", "--rows", "50")
+
+
+class Signalling:
+    """Sends a signal while it is being thrown away, where Python cannot raise anything."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), self.number)
+        for _ in range(1000):  # the handler runs between two steps of this function
+            pass
+
+
+def released(folder: Path, patch: pytest.MonkeyPatch) -> tuple[int, int]:
+    """Exit code of a release in this process, and charges of its ledger."""
+    patch.chdir(folder)
+    (folder / "t.csv").write_text(TABLE)
+    (folder / "s.toml").write_text(SCHEMA)
+    patch.setattr(sys, "argv", ["adumbra", *JOB, "--out", "r", "--ledger", "l.db"])
+    code = command()
+    ledger = folder / "l.db"
+    charges = sum(entry.kind == "charge" for entry in Ledger(ledger).entries()) if ledger.exists() else 0
+    return code, charges
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_that_a_finalizer_swallows_stops_before_the_charge(tmp_path, monkeypatch, number):
+    real = pipeline.plan
+
+    def planned(job):
+        Signalling(number)
+        return real(job)
+
+    monkeypatch.setattr(pipeline, "plan", planned)
+    ignored = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    assert released(tmp_path, monkeypatch) == (130, 0)
+    assert ignored == []
+    assert not (tmp_path / "r").exists()
+
+
+def test_an_interrupt_that_is_swallowed_after_the_charge_stops_between_batches(tmp_path, monkeypatch, capfd):
+    real = pipeline.checkpoint
+
+    def checkpoint(name):
+        if name == "charged":
+            Signalling(signal.SIGINT)
+        real(name)
+
+    monkeypatch.setattr(pipeline, "checkpoint", checkpoint)
+    monkeypatch.setattr(sys, "unraisablehook", lambda ignored: pytest.fail("said to be ignored"))
+    assert released(tmp_path, monkeypatch) == (130, 1)
+    assert not (tmp_path / "r").exists()
+    said = capfd.readouterr().err
+    assert "no release was written. A charge already in the ledger stays" in said
+    assert "Traceback" not in said and "ignored" not in said
+
+
+def test_an_interrupt_swallowed_at_the_very_end_still_counts(tmp_path, monkeypatch, capfd):
+    real = pipeline.checkpoint
+
+    def checkpoint(name):
+        if name == "released":
+            Signalling(signal.SIGINT)
+        real(name)
+
+    monkeypatch.setattr(pipeline, "checkpoint", checkpoint)
+    assert released(tmp_path, monkeypatch) == (130, 1)
+    assert (tmp_path / "r").exists()
+    assert "r is complete" in capfd.readouterr().err
+
+
+def test_an_error_that_a_library_makes_of_an_interrupt_is_an_interrupt(tmp_path, monkeypatch, capfd):
+    def planned(job):
+        Signalling(signal.SIGINT)
+        raise InputError("a readable file", "t.csv is damaged", "write it again")
+
+    monkeypatch.setattr(pipeline, "plan", planned)
+    assert released(tmp_path, monkeypatch) == (130, 0)
+    assert "damaged" not in capfd.readouterr().err
+
+
+def test_everything_is_as_it_was_afterwards():
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM), sys.unraisablehook
+    with interrupts.listening():
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1)
+        with pytest.raises(KeyboardInterrupt):  # a second one works as the first
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)
+        assert interrupts.asked_to_stop()
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.stop_if_asked()
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM), sys.unraisablehook) == before
+    assert not interrupts.asked_to_stop()
+    interrupts.stop_if_asked()
+
+
+def test_signals_at_random_times(home: Home) -> None:
+    """Exit code 130 and no traceback, whenever the signal comes; no release is there without its charge."""
+    begun = time.monotonic()
+    assert finished(spawn(home, *JOB, "--out", "whole")).code == 0
+    took = time.monotonic() - begun
+    draw = random.Random(20)
+    for turn in range(10):
+        number = (signal.SIGINT, signal.SIGTERM)[turn % 2]
+        process = spawn(home, *JOB, "--out", f"r{turn}")
+        time.sleep(draw.uniform(0.3, 1.0) * took)
+        process.send_signal(number)
+        result = finished(process)
+        assert result.code in (0, 130, -number), result.err
+        if result.code != -number:  # Python was still loading the command line itself
+            assert "Traceback" not in result.err and "ignored" not in result.err
+        if result.code == 0:
+            assert (home.path / f"r{turn}").exists()
+    folders = sum((home.path / f"r{turn}").exists() for turn in range(10))
+    assert 1 + folders <= home.charges() <= 11
+    assert home.leftovers() == []
+    assert Ledger(home.ledger).check() == []
