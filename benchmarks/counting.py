@@ -52,6 +52,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -943,6 +944,8 @@ def main() -> None:
     if given.large is not None:
         large(given.large)
         return
+    if given.out is not None and find_spec("matplotlib") is None:  # said now, not after hours of work
+        options.error("--out draws pictures with matplotlib, which is not installed; install it or leave --out out")
     parts, sets = given.parts.split(","), given.sets.split(",")
     effort = Effort(given.precision, given.most, given.seconds)
     if given.quick:
