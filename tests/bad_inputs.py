@@ -264,7 +264,11 @@ QUESTIONS = [
 
 
 def _workload(name: str, phrase: str, content: Any, kind: str = "json") -> Case:
-    data = content if isinstance(content, bytes) else (content if isinstance(content, str) else json.dumps(content)).encode()
+    data = (
+        content
+        if isinstance(content, bytes)
+        else (content if isinstance(content, str) else json.dumps(content)).encode()
+    )
     file = f"q.{kind}"
     return Case(f"workload: {name} ({kind})", ("answer", "{cells}", "workload", file), phrase, {file: data})
 

@@ -90,7 +90,10 @@ def test_bad_signatures(cli: Cli, home: Home, releases: dict[str, Path], case: s
 # ---- Python
 
 FRAME = pl.DataFrame({"age": [34, 71], "sex": ["F", "M"]})
-COLUMNS: dict[str, Any] = {"age": {"kind": "number", "low": 0, "high": 110}, "sex": {"kind": "category", "values": ["F", "M"]}}
+COLUMNS: dict[str, Any] = {
+    "age": {"kind": "number", "low": 0, "high": 110},
+    "sex": {"kind": "category", "values": ["F", "M"]},
+}
 PLAIN = ad.Schema.from_dict({"columns": COLUMNS})
 BUDGET = ad.Budget(1.0)
 HUGE = 10**5000

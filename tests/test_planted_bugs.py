@@ -18,8 +18,8 @@ import itertools
 import math
 import os
 import re
-import threading
 import signal
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -49,8 +49,8 @@ import adumbra.publish
 import adumbra.synthesis.principal
 import adumbra.table.columnar
 import adumbra.table.encode
-from adumbra.answer.release import Release
 import adumbra.warm_up
+from adumbra.answer.release import Release
 from adumbra.core.centred import Centred
 from adumbra.core.errors import Refused
 from adumbra.core.events import Event
@@ -77,8 +77,8 @@ from tests import (
     test_accounting,
     test_answers,
     test_architecture,
-    test_cap_matrix,
     test_before_the_charge,
+    test_cap_matrix,
     test_coins,
     test_components,
     test_contract,
