@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from adumbra.mechanisms.tables import Tables as Tables
     from adumbra.privacy.ledger import Ledger as Ledger
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Where each public name lives. Names are imported when first used: numpy, polars and numba take a second to load,
 # and `adumbra --help` needs none of them. A test holds this table to the imports above, which type checkers read.
