@@ -45,6 +45,7 @@ import adumbra.pipeline
 import adumbra.privacy.ledger
 import adumbra.privacy.meter
 import adumbra.privacy.strategies
+import adumbra.privacy.totals
 import adumbra.publish
 import adumbra.synthesis.principal
 import adumbra.table.columnar
@@ -806,7 +807,7 @@ def rows_along_axes_paid_as_emptied(patch):
 def rows_about_a_centre_not_cut(patch):
     patch.setattr(Centred, "of", lambda self, batch: batch - (0 if self.centre is None else self.centre))
     patch.setattr(
-        adumbra.privacy.meter, "shortened", lambda rows, centre, bound: rows - (0 if centre is None else centre)
+        adumbra.privacy.totals, "shortened", lambda rows, centre, bound: rows - (0 if centre is None else centre)
     )
 
 
@@ -818,7 +819,7 @@ def rows_cut_a_step_too_long_at_the_door(patch):
         lengths = np.linalg.norm(moved, axis=1, keepdims=True)
         return np.rint(moved * np.minimum(1.0, bound / np.maximum(lengths, 1.0)))
 
-    patch.setattr(adumbra.privacy.meter, "shortened", rounded)
+    patch.setattr(adumbra.privacy.totals, "shortened", rounded)
 
 
 def centre_forgotten_for_emptied_rows(patch):
