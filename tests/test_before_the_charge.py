@@ -119,7 +119,7 @@ def test_nothing_is_imported_or_compiled_after_the_charge(names):
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_the_mechanism_has_run_on_made_up_rows_before_the_charge(cold, tmp_path, monkeypatch, wide):
+def test_the_mechanism_has_run_on_made_up_rows_before_the_charge(wide, cold, tmp_path, monkeypatch):
     """Noise was drawn and a card was written before the ledger was touched; and private rows were not."""
     seen = []
     real_noise, real_charge, real_batches = noise.add_noise, ad.Ledger.charge, Table.batches
@@ -150,7 +150,7 @@ def test_the_mechanism_has_run_on_made_up_rows_before_the_charge(cold, tmp_path,
 
 
 @pytest.mark.parametrize("name", [n for n in catalogue() if n != "auto"])
-def test_no_private_row_is_read_before_the_charge(cold, tmp_path, monkeypatch, name):
+def test_no_private_row_is_read_before_the_charge(name, cold, tmp_path, monkeypatch):
     opened = []
     job = pipeline.prepare(open_table(people()), SCHEMA, build(name, {}), BUDGET)
     real = type(job.table).blocks

@@ -46,7 +46,7 @@ def released(folder: Path, patch: pytest.MonkeyPatch) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_that_a_finalizer_swallows_stops_before_the_charge(tmp_path, monkeypatch, number):
+def test_an_interrupt_that_a_finalizer_swallows_stops_before_the_charge(number, tmp_path, monkeypatch):
     real = pipeline.plan
 
     def planned(job):
