@@ -235,6 +235,15 @@ def test_a_report_holds_every_line_and_says_what_is_wrong(tmp_path: Path) -> Non
     assert problem.startswith("line 3 cannot be read: its kind is unknown")
 
 
+@pytest.mark.parametrize("name", BAD)
+def test_a_cap_is_written_or_refused_and_said_so(cli: Cli, home: Home, name: str) -> None:
+    ledger = written(home.ledger, BAD[name])
+    before = len(ledger.report().lines)
+    result = cli("ledger", "cap", "patients", "--epsilon", "2")
+    assert result.code in (0, 1, 2), result.err
+    assert len(ledger.report().lines) == before + (result.code == 0)
+
+
 def test_a_cap_without_meaning_of_another_table_stops_nothing(tmp_path: Path) -> None:
     ledger = written(tmp_path / "l.db", CAP | {"neighbours": "nonsense", "table": "staff"})
     charge(ledger, laplace(0.1))

@@ -247,7 +247,7 @@ def cap(
         receipt = book.set_cap(table, neighbours, epsilon, delta)
         done = {"epsilon": epsilon, "delta": delta, "unit": unit.value, "relation": relation.value}
         text = f"cap for {table}: epsilon {epsilon:g} at delta {delta:g}, {neighbours}"
-        if not book.events(table):
+        if not any(entry.kind == "charge" for entry in book.entries(table)):
             note(f"nothing was charged to {table} in {book.path} yet: mind the spelling")
     if json:
         emit_json({"table": table} | done | dataclasses.asdict(receipt))
