@@ -326,7 +326,11 @@ class ProjectedRows:
 
         Unbiased over noise and projection; the matrix of values need not be positive.
         """
-        names = list(names_once(columns, "--columns")) if columns else [b.column for b in self._space.blocks if b.kind != "category"]
+        names = (
+            list(names_once(columns, "--columns"))
+            if columns
+            else [b.column for b in self._space.blocks if b.kind != "category"]
+        )
         picked = [self._plain_block(name).start for name in names]
         band = max(self._bands, key=lambda b: b.dimension)
         if band.dimension < 2:

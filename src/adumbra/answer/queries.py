@@ -19,8 +19,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from adumbra.core.domain import Domain
 from adumbra.core.documents import json_document, read_at_most
+from adumbra.core.domain import Domain
 from adumbra.core.errors import InputError
 from adumbra.core.validation import finite, said
 from adumbra.core.workload import Workload

@@ -248,11 +248,14 @@ def reconstruct(
 def _write(frame: pl.DataFrame, out: Path, json: bool) -> None:
     if os.path.lexists(out) or out.suffix not in (".csv", ".parquet"):
         raise InputError("a new .csv or .parquet file", f"{out}", "choose another --out")
+    begun = False
     try:
         with out.open("xb") as file:
+            begun = True
             frame.write_csv(file) if out.suffix == ".csv" else frame.write_parquet(file)
     except OSError as error:
-        out.unlink(missing_ok=True)
+        if begun:
+            out.unlink(missing_ok=True)
         raise InputError("a place to write", f"{out} ({error.strerror})", "choose another --out") from None
     if json:
         emit_json({"out": str(out), "rows": len(frame)})

@@ -43,7 +43,9 @@ class TableInfo:
             table_name(self.name, "[table] name")
         if self.unit is not None:
             if not isinstance(self.unit, str) or self.unit not in tuple(Unit):
-                raise InputError("[table] unit row or cell", f"unit = {said(self.unit)}", 'write unit = "row" (or "cell")')
+                raise InputError(
+                    "[table] unit row or cell", f"unit = {said(self.unit)}", 'write unit = "row" (or "cell")'
+                )
             object.__setattr__(self, "unit", Unit(self.unit))
         if self.rows is not None and (type(self.rows) is not int or not 1 <= self.rows < 2**63):
             raise InputError(

@@ -11,7 +11,18 @@ from numbers import Real
 
 from adumbra.core.errors import InputError
 
-__all__ = ["at_least", "between", "finite", "is_whole", "names_once", "one_of", "positive", "said", "split_names", "table_name"]
+__all__ = [
+    "at_least",
+    "between",
+    "finite",
+    "is_whole",
+    "names_once",
+    "one_of",
+    "positive",
+    "said",
+    "split_names",
+    "table_name",
+]
 
 _DIGITS = 300
 """A whole number with more is said by its size: Python refuses to write very long ones."""

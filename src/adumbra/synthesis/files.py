@@ -25,7 +25,7 @@ def read_matrix(file: Path, option: str, layout: str, remedy: str) -> NDArray[np
         loaded = np.load(file, mmap_mode="r", allow_pickle=False)
         if not isinstance(loaded, np.ndarray) or loaded.dtype.kind not in "fiub":
             raise ValueError
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile):
+    except (OSError, ValueError, TypeError, OverflowError, EOFError, zipfile.BadZipFile):
         raise InputError(f"a .npy file of real numbers, {layout}", file.name, remedy) from None
     if loaded.ndim != 2:
         raise InputError(f"a .npy file of two dimensions, {layout}", f"shape {loaded.shape}", remedy)
