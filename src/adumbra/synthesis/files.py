@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import zipfile
+import math
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +22,11 @@ def read_matrix(file: Path, option: str, layout: str, remedy: str) -> NDArray[np
     if not file.exists():
         raise InputError(f"a file for {option} that exists", file.name, f"check the path of {option}")
     try:
-        # mapped, so that a header which promises more than the file holds is refused before memory is taken
-        loaded = np.load(file, mmap_mode="r", allow_pickle=False)
-        if not isinstance(loaded, np.ndarray) or loaded.dtype.kind not in "fiub":
-            raise ValueError
-    except (OSError, ValueError, TypeError, OverflowError, EOFError, zipfile.BadZipFile):
+        with file.open("rb") as stream:
+            _check_header(stream, file.stat().st_size)
+            stream.seek(0)
+            loaded = np.load(stream, allow_pickle=False)
+    except (OSError, ValueError, TypeError, EOFError):
         raise InputError(f"a .npy file of real numbers, {layout}", file.name, remedy) from None
     if loaded.ndim != 2:
         raise InputError(f"a .npy file of two dimensions, {layout}", f"shape {loaded.shape}", remedy)
@@ -33,3 +34,14 @@ def read_matrix(file: Path, option: str, layout: str, remedy: str) -> NDArray[np
     if not bool((np.abs(matrix) <= _LARGEST).all()):
         raise InputError(f"finite numbers of at most {_LARGEST:g} in size in {option}", "others", remedy)
     return matrix
+
+
+def _check_header(stream: BinaryIO, size: int) -> None:
+    """Refuse a header of anything but real numbers, or of more than the file holds, before memory is taken."""
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    version = np.lib.format.read_magic(stream)
+    if version not in readers:
+        raise ValueError("another version of the format")
+    shape, _, kind = readers[version](stream)
+    if kind.kind not in "fiub" or any(side < 0 for side in shape) or math.prod(shape) * kind.itemsize > size:
+        raise ValueError("no array of real numbers that fits the file")
