@@ -48,8 +48,10 @@ def _text(name: str, phrase: str, content: str | bytes) -> Case:
 LOW, HIGH, VALUES, MISSING = "low = 0", "high = 110", '["F", "M"]', "missing = 40"
 DOTS = ".".join("a" * 50_000)
 SCHEMAS = [
-    *(_schema(f"5,000 digits as {k}", "1,000 characters", old, f"{old.split(' = ')[0]} = {DIGITS}")
-      for k, old in (("low", LOW), ("high", HIGH), ("missing", MISSING))),
+    *(
+        _schema(f"5,000 digits as {k}", "1,000 characters", old, f"{old.split(' = ')[0]} = {DIGITS}")
+        for k, old in (("low", LOW), ("high", HIGH), ("missing", MISSING))
+    ),
     _schema("5,000 digits below 0", "1,000 characters", LOW, f"low = -{DIGITS}"),
     _schema("5,000 hexadecimal digits", "1,000 characters", LOW, f"low = 0x{'f' * 5000}"),
     _schema("a fraction of 5,000 digits", "1,000 characters", LOW, f"low = 0.{DIGITS}"),
@@ -97,7 +99,12 @@ SCHEMAS = [
     _schema("a range beyond a float", "high - low between", LOW, "low = -1.7e308"),
     _schema("a range of nothing", "low < high", HIGH, "high = 0"),
     _schema("a range of almost nothing", "high - low between", HIGH, "high = 5e-324"),
-    _schema("a range too narrow for its place", "further apart", "low = 0\nhigh = 110\nmissing = 40", "low = 1e15\nhigh = 1000000000000001"),
+    _schema(
+        "a range too narrow for its place",
+        "further apart",
+        "low = 0\nhigh = 110\nmissing = 40",
+        "low = 1e15\nhigh = 1000000000000001",
+    ),
     _schema("whole numbers beyond 2^53", "at most 2^53", HIGH, "high = 1e20\ninteger = true"),
     _schema("whole numbers that begin at a half", "whole low and high", LOW, "low = 0.5\ninteger = true"),
     _schema("integer as text", "integer true or false", LOW, 'low = 0\ninteger = "yes"'),
@@ -138,7 +145,7 @@ SCHEMAS = [
     _schema("a table name of spaces", "[table] name", '"patients"', '"   "'),
     _schema("a table name of 3,000 characters", "at most 1,000", '"patients"', f'"{LONG}"'),
     _schema("a number as table name", "[table] name", '"patients"', "1"),
-]  # fmt: skip
+]
 
 # ---- options of jobs
 
@@ -170,12 +177,22 @@ OPTIONS = [
     _option("an Ed25519 private key", "--sign", ""),
     _option("an Ed25519 private key", "--sign", "t.csv"),
     _option("an Ed25519 private key", "--sign", "."),
-    *(_option("names of columns", "--label", v, mechanism=m) for m in ("moments", "auto") for v in ("", " ", ",", "sex,", ",sex")),
+    *(
+        _option("names of columns", "--label", v, mechanism=m)
+        for m in ("moments", "auto")
+        for v in ("", " ", ",", "sex,", ",sex")
+    ),
     *(_option("each column once", "--label", "sex,sex", mechanism=m) for m in ("moments", "tables", "hybrid", "auto")),
     _option("a label among", "--label", "\x1b[2J", mechanism="moments"),
-    *(_option("names of columns", "--columns", v, mechanism=m) for m in ("histogram", "csm") for v in ("", " ", ",", "age,", "age,,sex")),
-    *(_option("each column once", "--columns", "age,age", mechanism=m)
-      for m in ("histogram", "hierarchical", "fourier", "privelet", "sparse", "csm")),
+    *(
+        _option("names of columns", "--columns", v, mechanism=m)
+        for m in ("histogram", "csm")
+        for v in ("", " ", ",", "age,", "age,,sex")
+    ),
+    *(
+        _option("each column once", "--columns", "age,age", mechanism=m)
+        for m in ("histogram", "hierarchical", "fourier", "privelet", "sparse", "csm")
+    ),
     _option("each column once", "--columns", "age, age ", mechanism="histogram"),
     _option("columns of the schema", "--columns", "nobody", mechanism="histogram"),
     _option("columns of the schema", "--columns", "id", mechanism="histogram"),
@@ -197,7 +214,7 @@ OPTIONS = [
     *(_option("rounds", "--rounds", r, mechanism="power_method") for r in ("0", "-1", "1e308", DIGITS)),
     *(_option("oversample", "--oversample", r, mechanism="power_method") for r in ("-1", "nan", DIGITS)),
     *(_option("need", "--need", n, mechanism="hybrid") for n in ("", "everything", "model,model")),
-]  # fmt: skip
+]
 
 # ---- questions to releases
 
@@ -208,19 +225,47 @@ def _ask(phrase: str, release: str, *words: str) -> Case:
 
 
 QUESTIONS = [
-    *(_ask("random from 1 to 1,000,000", "rows", "distance", "--random", n)
-      for n in ("0", "-1", "1000001", "10000000", "100000000000000000000", "9223372036854775808")),
+    *(
+        _ask("random from 1 to 1,000,000", "rows", "distance", "--random", n)
+        for n in ("0", "-1", "1000001", "10000000", "100000000000000000000", "9223372036854775808")
+    ),
     *(_ask("--random", "rows", "distance", "--random", n) for n in ("1e20", "nan", "", "é", DIGITS)),
     *(_ask("seed", "rows", "distance", "--random", "3", "--seed", n) for n in ("-1", "1e20", "nan", "")),
-    *(_ask("row", "rows", "neighbours", "--row", n) for n in ("-1", "6", "100000000000000000000", "9223372036854775807", "nan", "")),
-    *(_ask("k", "rows", "neighbours", "--row", "0", "--k", n) for n in ("0", "-1", "6", "100000000000000000000", "nan")),
+    *(
+        _ask("row", "rows", "neighbours", "--k", "1", "--row", n)
+        for n in ("-1", "6", "100000000000000000000", "9223372036854775807", "nan", "")
+    ),
+    *(
+        _ask("k", "rows", "neighbours", "--row", "0", "--k", n)
+        for n in ("0", "-1", "6", "100000000000000000000", "nan")
+    ),
     *(_ask("mu <", "rows", "count", "--where", "sex=F", "--mu", m) for m in ("0", "1", "-1", "nan", "inf", "1e308")),
-    *(_ask("at most 1e+100", "rows", "linear", "--weights", f"age={w}") for w in ("1e300", "1e308", "-1e308", "1e-300", "1e101")),
-    *(_ask("--weights", "rows", "linear", "--weights", w)
-      for w in ("", ",", "age", "age=", "=1", "age=1,", ",age=1", "age=nan", f"age={'9' * 400}", "age=1e400", "age=x,smoker=1")),
+    *(
+        _ask("at most 1e+100", "rows", "linear", "--weights", f"age={w}")
+        for w in ("1e300", "1e308", "-1e308", "1e-300", "1e101")
+    ),
+    *(
+        _ask("--weights", "rows", "linear", "--weights", w)
+        for w in (
+            "",
+            ",",
+            "age",
+            "age=",
+            "=1",
+            "age=1,",
+            ",age=1",
+            "age=nan",
+            f"age={'9' * 400}",
+            "age=1e400",
+            "age=x,smoker=1",
+        )
+    ),
     _ask("each column once", "rows", "linear", "--weights", "age=1,age=2"),
     _ask("each column once", "rows", "linear", "--weights", "age=1, age =2"),
-    *(_ask("names of columns", "rows", "moment", "--columns", c) for c in ("", " ", ",", "age,", ",age", "age,,smoker")),
+    *(
+        _ask("names of columns", "rows", "moment", "--columns", c)
+        for c in ("", " ", ",", "age,", ",age", "age,,smoker")
+    ),
     _ask("each column once", "rows", "moment", "--columns", "age,age"),
     _ask("each column once", "rows", "moment", "--columns", "age, age"),
     *(_ask("'", "rows", "moment", "--columns", c) for c in ("nobody", "age,nobody", "id", LONG)),
@@ -233,32 +278,54 @@ QUESTIONS = [
     _ask("a new .csv or .parquet file", "rows", "reconstruct", "--out", ""),
     _ask("a new .csv or .parquet file", "rows", "reconstruct", "--out", "x.txt"),
     _ask("a place to write", "rows", "reconstruct", "--out", f"{'x' * 300}.csv"),
-    *(_ask("a range of age from", "cells", "range", "--column", "age", "--from", a, "--to", b)
-      for a, b in (("50", "10"), ("1", "-1"), ("1e300", "1"))),
-    *(_ask("values of age as declared", "cells", "range", "--column", "age", "--from", a, "--to", b)
-      for a, b in (("111", "120"), ("-9", "-1"), ("1e300", "1e301"), ("-1e308", "-1"))),
+    *(
+        _ask("a range of age from", "cells", "range", "--column", "age", "--from", a, "--to", b)
+        for a, b in (("50", "10"), ("1", "-1"), ("1e300", "1"))
+    ),
+    *(
+        _ask("values of age as declared", "cells", "range", "--column", "age", "--from", a, "--to", b)
+        for a, b in (("111", "120"), ("-9", "-1"), ("1e300", "1e301"), ("-1e308", "-1"))
+    ),
     *(_ask("finite", "cells", "range", "--column", "age", "--from", v) for v in ("nan", "inf", "-inf", DIGITS)),
     *(_ask("finite", "cells", "range", "--column", "age", "--to", v) for v in ("nan", "-inf")),
     *(_ask("--from", "cells", "range", "--column", "age", "--from", v) for v in ("", "é", "1,5")),
     _ask("neither", "cells", "range", "--column", "age"),
-    *(_ask("a column of the domain", "cells", "range", "--column", c, "--from", "1") for c in ("", "nobody", "smoker", LONG)),
+    *(
+        _ask("a column of the domain", "cells", "range", "--column", c, "--from", "1")
+        for c in ("", "nobody", "smoker", LONG)
+    ),
     _ask("a number column for a range", "cells", "range", "--column", "sex", "--from", "1"),
     _ask("one condition a column", "cells", "range", "--column", "age", "--from", "1", "--where", "age=1..2"),
-    *(_ask("age", "cells", "count", "--where", w)
-      for w in ("age=", "age=5..1", "age=nan..1", "age=1..inf", "age=1..2..3", "age=200..300", "age=x..y", "age=40", f"age=0..{DIGITS}")),
+    *(
+        _ask("age", "cells", "count", "--where", w)
+        for w in (
+            "age=",
+            "age=5..1",
+            "age=nan..1",
+            "age=1..inf",
+            "age=1..2..3",
+            "age=200..300",
+            "age=x..y",
+            "age=40",
+            f"age=0..{DIGITS}",
+        )
+    ),
     _ask("one of the declared values", "cells", "count", "--where", "sex=F..M"),
     _ask("one condition a column", "cells", "count", "--where", "sex=F", "--where", "sex=M"),
-    *(_ask("mu <", "cells", c, *w, "--mu", m)
-      for c, w in (("count", ("--where", "sex=F")), ("marginal", ("--columns", "sex"))) for m in ("0", "1", "nan", "-1", "1e-300")),
+    *(
+        _ask("mu <", "cells", c, *w, "--mu", m)
+        for c, w in (("count", ("--where", "sex=F")), ("marginal", ("--columns", "sex")))
+        for m in ("0", "1", "nan", "-1", "1e-300")
+    ),
     *(_ask("names of columns", "cells", "marginal", "--columns", c) for c in ("", ",", "sex,")),
     _ask("each column once", "cells", "marginal", "--columns", "sex,sex"),
     _ask("each column once", "cells", "marginal", "--columns", "age,sex,age"),
     *(_ask("a column of the domain", "cells", "marginal", "--columns", c) for c in ("nobody", "sex,nobody", "smoker")),
-    _ask("one of histogram", "cells", "distance", "--random", "1"),
-    *(_ask("top", "axes", "axes", "--top", n) for n in ("0", "-1", "nan", "")),
+    _ask("a release of projected rows", "cells", "distance", "--random", "1"),
+    *(_ask("top", "axes", "axes", "--top", n) for n in ("-1", "nan", "")),
     _ask("rows of the release's columns", "axes", "project", "p.csv", "--out", "x.csv"),
     _ask("a new .csv or .parquet file", "axes", "project", "t.csv", "--out", "t.csv"),
-]  # fmt: skip
+]
 
 # ---- workloads
 
@@ -279,24 +346,39 @@ def _query(**parts: Any) -> dict[str, Any]:
 
 AGES = {"age": [10, 40]}
 WORKLOADS = [
-    *(_workload(f"weight {w}", "at most 1e+100", _query(where=AGES, weight=w))
-      for w in (1e308, -1e308, 1e300, 1e155, 1e101, 1e-320, 1e-150)),
-    *(_workload(f"weight {str(w)[:20]}", "a finite weight", _query(where=AGES, weight=w))
-      for w in (10**400, -(10**4000), "1", None, True, [1], float("nan"), float("inf"))),
-    *(_workload(f"two terms of weight {w:g}", "at most 1e+100", _query(terms=[{"where": AGES, "weight": w}] * 2)) for w in (1e308, 1e-200)),
-    *(_workload(f"cells of {str(w)[:20]}", "a finite weight", _query(cells=[w] * 16)) for w in (1e308, 10**400, "1", None, True)),
+    *(
+        _workload(f"weight {w}", "at most 1e+100", _query(where=AGES, weight=w))
+        for w in (1e308, -1e308, 1e300, 1e155, 1e101, 1e-320, 1e-150)
+    ),
+    *(
+        _workload(f"weight {str(w)[:20]}", "a finite weight", _query(where=AGES, weight=w))
+        for w in (10**400, -(10**4000), "1", None, True, [1], float("nan"), float("inf"))
+    ),
+    *(
+        _workload(f"two terms of weight {w:g}", "at most 1e+100", _query(terms=[{"where": AGES, "weight": w}] * 2))
+        for w in (1e308, 1e-200)
+    ),
+    *(
+        _workload(f"cells of {str(w)[:20]}", "a finite weight", _query(cells=[w] * 16))
+        for w in (1e308, 10**400, "1", None, True)
+    ),
     _workload("too few cells", "16 finite weights", _query(cells=[1])),
     _workload("cells in lists", "16 finite weights", _query(cells=[[1] * 16])),
     _workload("cells as an object", "16 finite weights", _query(cells={"a": 1})),
     _workload("cells as text", "16 finite weights", _query(cells="1" * 16)),
     _workload("cells with a weight", "cells without a weight", _query(cells=[1] * 16, weight=2)),
-    *(_workload(f"a range to {str(v)[:20]}", "two finite numbers", _query(where={"age": [0, v]}))
-      for v in (10**400, "40", True, [1], float("nan"), float("inf"))),
+    *(
+        _workload(f"a range to {str(v)[:20]}", "two finite numbers", _query(where={"age": [0, v]}))
+        for v in (10**400, "40", True, [1], float("nan"), float("inf"))
+    ),
     _workload("a range of one end", "two finite numbers", _query(where={"age": [1]})),
     _workload("a range of three ends", "two finite numbers", _query(where={"age": [1, 2, 3]})),
     _workload("a range upside down", "a range of age from", _query(where={"age": [40, 10]})),
     _workload("a range outside", "as declared", _query(where={"age": [200, 300]})),
-    *(_workload(f"the value {str(v)[:20]}", "a value or a range", _query(where={"age": v})) for v in (10**400, None, {"a": 1})),
+    *(
+        _workload(f"the value {str(v)[:20]}", "a value or a range", _query(where={"age": v}))
+        for v in (10**400, None, {"a": 1})
+    ),
     _workload("conditions as a list", "conditions by column", _query(where=[1])),
     _workload("conditions as text", "conditions by column", _query(where="age")),
     _workload("an unknown column", "a column of the domain", _query(where={"nobody": 1})),
@@ -306,7 +388,10 @@ WORKLOADS = [
     _workload("a number as a term", "conditions by column", _query(terms=[1])),
     _workload("both terms and conditions", "one of where, terms, cells", _query(terms=[], where={})),
     _workload("an unknown key", "an unknown key", _query(when={})),
-    *(_workload(f"the name {str(n)[:20]}", "a name for every query", _query(name=n, where=AGES)) for n in (None, True, [1], 10**400)),
+    *(
+        _workload(f"the name {str(n)[:20]}", "a name for every query", _query(name=n, where=AGES))
+        for n in (None, True, [1], 10**400)
+    ),
     _workload("two of one name", "different names", {"queries": [{"name": "a"}, {"name": "a"}]}),
     _workload("a query that is a number", "an object with name", {"queries": [1]}),
     _workload("no query", "at least one query", {"queries": []}),
@@ -315,11 +400,16 @@ WORKLOADS = [
     _workload("nothing", "a JSON document", ""),
     _workload("brackets", "a JSON document", "[" * 100_000),
     _workload("nested conditions", "a JSON document", '{"queries": [{"where": ' + "[" * 500 + "]" * 500 + "}]}"),
-    _workload("5,000 digits", "a JSON document", '{"queries": [{"where": {"age": [1, %s]}}]}' % DIGITS),
+    _workload("5,000 digits", "a JSON document", '{"queries": [{"where": {"age": [1, ' + DIGITS + "]}}]}"),
     _workload("utf-16 cut short", "a JSON document", b"\xff\xfe{\0}"),
-    *(_workload(f"weight {w}", "weight", f"query,weight,age_from\na,{w},1\n", "csv")
-      for w in ("1e308", "1e300", "-1e200", "1e-300", "nan", "inf", "x", DIGITS)),
-    *(_workload(f"from {v[:9]}", "a number for age", f"query,age_from\na,{v}\n", "csv") for v in ("nan", "inf", "x", "1e999", DIGITS)),
+    *(
+        _workload(f"weight {w}", "weight", f"query,weight,age_from\na,{w},1\n", "csv")
+        for w in ("1e308", "1e300", "-1e200", "1e-300", "nan", "inf", "x", DIGITS)
+    ),
+    *(
+        _workload(f"from {v[:9]}", "a number for age", f"query,age_from\na,{v}\n", "csv")
+        for v in ("nan", "inf", "x", "1e999", DIGITS)
+    ),
     _workload("upside down", "a range of age from", "query,age_from,age_to\na,40,10\n", "csv"),
     _workload("an unknown column", "columns that the domain has", "query,nobody\na,1\n", "csv"),
     _workload("a query without a name", "a name for every query", "query,age_from\n,1\n", "csv"),
@@ -329,7 +419,7 @@ WORKLOADS = [
     _workload("nul bytes", "columns that the domain has", b"\0\1\2", "csv"),
     _workload("rows of other lengths", "a CSV of queries", "query,age_from\na,1,2,3\n", "csv"),
     _workload("another ending", "a .csv or .json file", "query\n", "txt"),
-]  # fmt: skip
+]
 
 # ---- matrices in files
 
@@ -398,9 +488,15 @@ OTHERS = [
     _other("input histogram", *LEARN, "--input", "records", "--bins", "4"),
     _other("input histogram", *LEARN, "--input", "records", "--columns", "sex"),
     *(_other("a new .npy file", *LEARN[:-1], o) for o in ("", ".", "t.csv", "a.txt")),
-    *(_other("a", "basis", "t.csv", "--schema", "s.toml", "--out", "a.npy", "--components", n) for n in ("0", "-1", "7", "nan", DIGITS)),
+    *(
+        _other("a", "basis", "t.csv", "--schema", "s.toml", "--out", "a.npy", "--components", n)
+        for n in ("0", "-1", "7", "nan", DIGITS)
+    ),
     *(_other("a new .npy file", "basis", "t.csv", "--schema", "s.toml", "--out", o) for o in ("", "x", "s.toml")),
-    *(_other("", "jupa", "fit", "t.csv", "--utility", u, "--privacy", "sex", "--out", "m") for u in ("", " ", "nobody", "outcome,outcome")),
+    *(
+        _other("", "jupa", "fit", "t.csv", "--utility", u, "--privacy", "sex", "--out", "m")
+        for u in ("", " ", "nobody", "outcome,outcome")
+    ),
     _other("each target column once", *FIT, "coarse", "--utility", "outcome"),
     _other("each target column once", *FIT, "coarse", "--utility", "sex"),
     _other("each target column once", *FIT, "coarse", "--drop", "id"),
@@ -427,15 +523,20 @@ OTHERS = [
     *(_other("delta", "ledger", "cap", "patients", "--epsilon", "1", "--delta", d) for d in ("1", "-1", "nan", "")),
     *(_other("epsilon", "audit", "laplace", "--runs", "1000", "--epsilon", e) for e in ("0", "-1", "nan", "")),
     *(_other("delta", "audit", "laplace", "--runs", "1000", "--delta", d) for d in ("1", "-1", "nan")),
-    *(_other("confidence", "audit", "laplace", "--runs", "1000", "--confidence", c) for c in ("0", "1", "-1", "nan", "")),
+    *(
+        _other("confidence", "audit", "laplace", "--runs", "1000", "--confidence", c)
+        for c in ("0", "1", "-1", "nan", "")
+    ),
     *(_other("runs", "audit", "laplace", "--runs", r) for r in ("0", "-1", "nan", "")),
-    *(_other("mechanism", "audit", m) for m in ("", "magic", LONG)),
+    *(_other("mechanism", "audit", m) for m in ("magic", "hybrid,dppro", "\x1b[2J")),
+    _other("with a release folder", "audit", ""),
+    _other("File name too long", "audit", LONG),
     _other("--column", "audit", "laplace", "--column", "age"),
     _other("--model and --records together", "audit", "jupa", "--model", "m"),
     *(_other("new files FILE", "keygen", f) for f in ("", ".", "..", "/", "absent/k", "t.csv", "k" * 300)),
     *(_other("a release folder", "verify", f) for f in ("", "/", "s.toml", LONG)),
     *(_other("", "schema", "t.csv", "--out", o) for o in ("", ".", "t.csv", "absent/s.toml", "x" * 300)),
-]  # fmt: skip
+]
 
 # ---- cards and signatures
 

@@ -1,4 +1,4 @@
-"""Every table of `tests/bad_inputs.py`: the right exit code, three phrases, nothing spent, left behind or given away."""
+"""Every table of `tests/bad_inputs.py`: the right exit code, three phrases, nothing spent or left behind."""
 
 from __future__ import annotations
 
@@ -114,7 +114,10 @@ def _plan(**given: Any) -> Callable[[], object]:
 
 
 CALLS: dict[str, Callable[[], object]] = {
-    **{f"Budget({e!r})": lambda e=e: ad.Budget(e) for e in (0, -1, float("nan"), float("inf"), "1", None, True, [1], 10**400)},
+    **{
+        f"Budget({e!r})": lambda e=e: ad.Budget(e)
+        for e in (0, -1, float("nan"), float("inf"), "1", None, True, [1], 10**400)
+    },
     "Budget of 5,001 digits": lambda: ad.Budget(HUGE),
     **{f"Budget(1, {d!r})": lambda d=d: ad.Budget(1.0, d) for d in (1, -1, float("nan"), "0", None, True, 10**400)},
     **{f"Budget(unit={u!r})": lambda u=u: ad.Budget(1.0, unit=u) for u in ("person", "", 1, ["row"])},
@@ -124,9 +127,25 @@ CALLS: dict[str, Callable[[], object]] = {
     "Neighbours of an unknown relation": lambda: Neighbours(Unit.ROW, "swap"),  # type: ignore[arg-type]
     **{f"PublicSeed.given({s!r})": lambda s=s: ad.PublicSeed.given(s) for s in (1, None, b"a", 1.5, ["a"])},
     **{f"PublicSeed({s!r})": lambda s=s: ad.PublicSeed(s, "given") for s in (b"", b"a" * 31, "a" * 32, 1, None)},
-    **{f"Schema.from_dict({d!r})": lambda d=d: ad.Schema.from_dict(d)
-       for d in (None, 1, "columns", [], {}, {"columns": 1}, {"columns": {}}, {"columns": [1]}, {"columns": {"a": 1}},
-                 {"columns": {"a": {}}}, {"columns": {1: {"kind": "flag"}}}, {"table": 1}, {"tabel": {}}, {1: 2})},
+    **{
+        f"Schema.from_dict({d!r})": lambda d=d: ad.Schema.from_dict(d)
+        for d in (
+            None,
+            1,
+            "columns",
+            [],
+            {},
+            {"columns": 1},
+            {"columns": {}},
+            {"columns": [1]},
+            {"columns": {"a": 1}},
+            {"columns": {"a": {}}},
+            {"columns": {1: {"kind": "flag"}}},
+            {"table": 1},
+            {"tabel": {}},
+            {1: 2},
+        )
+    },
     **{f"low = {v!r}": _with(low=v) for v in ("0", None, [0], True, float("nan"), float("-inf"), -(10**400))},
     "low of 5,001 digits": _with(low=-HUGE),
     "missing of 5,001 digits": _with(missing=HUGE),
@@ -136,11 +155,20 @@ CALLS: dict[str, Callable[[], object]] = {
     "category values of 5,001 digits": lambda: Column("a", "category", values=(HUGE, 1.5)),
     "a name that is a number": lambda: Column(1, "flag"),  # type: ignore[arg-type]
     "kind of 5,001 digits": lambda: Column("a", HUGE),  # type: ignore[arg-type]
-    **{f"Schema.space({b!r})": lambda b=b: PLAIN.space(b) for b in (0.0, -1.0, 1e300, 1e308, float("nan"), float("inf"), "1", True, 10**400)},
-    **{f"DPPro(dimension={d!r})": lambda d=d: ad.DPPro(dimension=d) for d in (0, -1, 1.5, "2", True, float("nan"), 10**400)},
+    **{
+        f"Schema.space({b!r})": lambda b=b: PLAIN.space(b)
+        for b in (0.0, -1.0, 1e300, 1e308, float("nan"), float("inf"), "1", True, 10**400)
+    },
+    **{
+        f"DPPro(dimension={d!r})": lambda d=d: ad.DPPro(dimension=d)
+        for d in (0, -1, 1.5, "2", True, float("nan"), 10**400)
+    },
     "DPPro of 5,001 dimensions' digits": lambda: ad.DPPro(dimension=-HUGE),
     **{f"DPPro(expected={e!r})": lambda e=e: ad.DPPro(expected=e) for e in (0, -1, 1e300, float("nan"), "1")},
-    **{f"Histogram(columns={c!r})": lambda c=c: ad.Histogram(columns=c) for c in (("age", "age"), ("",), "", (1,), 1, ["age", "age"])},
+    **{
+        f"Histogram(columns={c!r})": lambda c=c: ad.Histogram(columns=c)
+        for c in (("age", "age"), ("",), "", (1,), 1, ["age", "age"])
+    },
     **{f"Histogram(bins={b!r})": lambda b=b: ad.Histogram(bins=b) for b in (0, -1, 1.5, "8", True)},
     **{f"Moments(label={v!r})": lambda v=v: ad.Moments(label=v) for v in ("", ("a", "a"), (1,), 1)},
     **{f"Moments(rows={v!r})": lambda v=v: ad.Moments(rows=v) for v in (0, -1, 1.5, "8", True, 10**20)},
@@ -159,13 +187,16 @@ CALLS: dict[str, Callable[[], object]] = {
     **{f"plan(row_bound={v!r})": _plan(row_bound=v) for v in (1e300, "1")},
     "plan(seed)": _plan(seed="a"),
     "JupaRecipe twice": lambda: JupaRecipe(("a",), ("b", "b")),
-    **{f"JupaRecipe(rho0={v!r})": lambda v=v: JupaRecipe(("a",), ("b",), rho0=v) for v in (-1, "1", None, 1e300, 10**400)},
+    **{
+        f"JupaRecipe(rho0={v!r})": lambda v=v: JupaRecipe(("a",), ("b",), rho0=v)
+        for v in (-1, "1", None, 1e300, 10**400)
+    },
     **{f"JupaRecipe(release={v!r})": lambda v=v: JupaRecipe(("a",), ("b",), release=v) for v in (1, None, "")},
     "public_axes of nothing": lambda: ad.public_axes(FRAME, PLAIN, 0),
     "public_axes of a wrong schema": lambda: ad.public_axes(FRAME, 1),  # type: ignore[arg-type]
     "public_dictionary of a column twice": lambda: ad.public_dictionary(FRAME, PLAIN, columns=["sex", "sex"]),
     "public_dictionary of records in bins": lambda: ad.public_dictionary(FRAME, PLAIN, input="records", bins=4),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CALLS)
@@ -231,7 +262,7 @@ def test_limits_do_not_touch_ordinary_schemas() -> None:
     assert toml_document(".".join("a" * MOST_PARTS) + " = 1")
     assert json_document(b"[" * MOST_NESTED + b'"[[["' + b"]" * MOST_NESTED)
     for text in (".".join("a" * (MOST_PARTS + 1)) + " = 1", f"x = {'[' * (MOST_NESTED + 1)}"):
-        with pytest.raises(ValueError, match="parts|nested"):
+        with pytest.raises(ValueError, match=r"parts|nested"):
             toml_document(text)
 
 

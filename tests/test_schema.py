@@ -102,7 +102,7 @@ REFUSED = {
     "dates": ('kind="category"\nvalues=[2020-01-01]', "'x'.*one type"),
     "values nan": ('kind="category"\nvalues=[0.5,nan]', "'x'.*finite values"),
     "values huge": (f'kind="category"\nvalues=[{2**63}]', "'x'.*finite values"),
-    "values text": ('kind="category"\nvalues="ab"', "'x'.*declared values"),
+    "values text": ('kind="category"\nvalues="ab"', "'x'.*values as a list"),
     "flag with low": ('kind="flag"\nlow=0', "'x'.*no low for kind flag"),
     "number with values": ('kind="number"\nlow=0\nhigh=1\nvalues=[1]', "'x'.*no values for kind number"),
     "category with low": ('kind="category"\nvalues=["a"]\nlow=0', "'x'.*no low for kind category"),

@@ -291,7 +291,7 @@ def toml_text(value: Value | list[Any]) -> str:
 
 def nearest(word: object, known: tuple[str, ...]) -> str | None:
     """The known word that was probably meant, if any is near."""
-    close = difflib.get_close_matches(str(word).lower(), known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(word.lower() if isinstance(word, str) else said(word), known, n=1, cutoff=0.5)
     return close[0] if close else None
 
 
