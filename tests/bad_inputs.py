@@ -271,7 +271,7 @@ QUESTIONS = [
     *(_ask("'", "rows", "moment", "--columns", c) for c in ("nobody", "age,nobody", "id", LONG)),
     *(_ask("'", "rows", "mean", "--column", c) for c in ("", " ", "age,age", "é", LONG)),
     *(_ask("--where COLUMN=VALUE", "rows", "count", "--where", c) for c in ("", " ", "sex", "=F", LONG)),
-    *(_ask("sex", "rows", "count", "--where", c) for c in ("sex=", "sex= F", "sex=F,M", "sex=\x1b[2J")),
+    *(_ask("sex", "rows", "count", "--where", c) for c in ("sex=", "sex=F F", "sex=F,M", "sex=\x1b[2J")),
     *(_ask("a release that answers range", "rows", "range", "--column", "age", "--from", v) for v in ("1",)),
     _ask("a release that answers marginal", "rows", "marginal", "--columns", "sex"),
     _ask("a release that answers workload", "rows", "workload", "absent.csv"),

@@ -84,7 +84,8 @@ def new_file(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
         raise InputError("a place to write a new file", f"{path} ({reason})", "choose another name or place") from None
     finally:
         for partial in made:
-            partial.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # one whose name is too long was never there
+                partial.unlink()
     with contextlib.suppress(OSError):  # the file is there; only a power cut now could lose its name
         sync(path.absolute().parent)
 
