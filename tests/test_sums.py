@@ -1014,7 +1014,8 @@ def test_sums_that_could_lose_a_bit_are_refused_before_the_charge():
     def till(line, event):
         raise AssertionError("charged")
 
-    rows = PrivateRows(space, 2**30 + 10_000, lambda: iter([]))
+    assert Gram(1).most_rows <= 2**30 + 50_000
+    rows = PrivateRows(space, Gram(1).most_rows + 1, lambda: iter([]))
     with pytest.raises(InputError, match="exact"):
         Meter(rows, WEAK, {"a": 1.0}, till).measure("a", Gram(1))
 
