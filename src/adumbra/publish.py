@@ -233,7 +233,7 @@ def staged(target: Path, *, numbers: int, csv: Csv) -> Iterator[tuple[Path, Path
         raise InputError(
             "to write the release to the end",
             error.strerror or type(error).__name__,
-            "nothing was published; mend the cause and release again",
+            "mend the cause and release again",
         ) from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
