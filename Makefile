@@ -35,11 +35,13 @@ test: $(VENV)/.test
 test-lowest:
 	$(MAKE) test VENV=.venv-lowest CONSTRAINTS=constraints/lowest.txt EXTRAS=test
 
-# every Python that is at hand
+# every Python that is at hand, on the path or with pyenv
 test-pythons:
 	for version in $(PYTHONS); do \
-	  if ! python$$version -c '' 2> /dev/null; then echo "python$$version is not here: skipped"; continue; fi; \
-	  $(MAKE) test PYTHON=python$$version VENV=.venv-$$version EXTRAS=test || exit 1; done
+	  python=python$$version; \
+	  $$python -c '' 2> /dev/null || python=$$(pyenv prefix "$$(pyenv latest $$version)" 2> /dev/null)/bin/python; \
+	  if ! $$python -c '' 2> /dev/null; then echo "python$$version is not here: skipped"; continue; fi; \
+	  $(MAKE) test PYTHON=$$python VENV=.venv-$$version EXTRAS=test || exit 1; done
 
 # a part of the suite with the lowest versions, and with the newest Python
 smoke:
