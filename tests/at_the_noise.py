@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 
 import adumbra as ad
+from adumbra import pipeline
 from adumbra.core.card import Card
 from adumbra.core.events import Event
 from adumbra.core.histogram import TailChoice
@@ -62,14 +63,33 @@ class Released:
         return list({id(call.event): call.event for call in self.calls}.values())
 
 
+def warming(patch: pytest.MonkeyPatch) -> list[bool]:
+    """Not empty while a release runs on its made-up rows, whose noise is not the release's."""
+    now: list[bool] = []
+    real = pipeline.warm_up
+
+    def told(*arguments):
+        now.append(True)
+        try:
+            real(*arguments)
+        finally:
+            now.pop()
+
+    patch.setattr(pipeline, "warm_up", told)
+    return now
+
+
 def released(table, schema, mechanism, budget, row_bound=None, like=None) -> Released:
     """A release; with `like`, one that gets the noisy answers of that other one."""
     calls: list[Call] = []
     measuring: list = []
+    made_up: list[bool] = []
     plain, by_length, by_row = noise.add_noise, noise.add_l2_noise, noise.add_l2_noise_by_row
     summed, answers = meter._summed, meter._answers
 
     def hear(law, asked, draw):
+        if made_up:
+            return draw()
         query, calibration = measuring[-1]
         now = [(np.array(exact, dtype=float), t) for exact, t in asked]
         if like is None:
@@ -101,6 +121,7 @@ def released(table, schema, mechanism, budget, row_bound=None, like=None) -> Rel
             yield batch
 
     with pytest.MonkeyPatch.context() as patch:
+        made_up = warming(patch)
         patch.setenv("ADUMBRA_THREADS", "1")  # so that an answer is noised while it is asked for
         patch.setattr(meter, "_summed", watched_sum)
         patch.setattr(meter, "_answers", watched_rows)
