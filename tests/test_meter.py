@@ -13,7 +13,7 @@ from adumbra.core.randomness import PublicSeed
 from adumbra.core.rows import PrivateRows
 from adumbra.core.space import GRID, HALF
 from adumbra.linalg.projections import ROUNDING, ProjectionKind, draw, gaussian_matrix
-from adumbra.privacy import calibrate
+from adumbra.privacy import calibrate, noise
 from adumbra.privacy.accounting import epsilon_of
 from adumbra.privacy.meter import Meter, calibrated
 from tests.repeatable import repeatable  # noqa: F401
@@ -65,6 +65,19 @@ def test_charge_comes_before_any_row_is_read():
     assert not read
     list(noisy.batches)
     assert read
+
+
+@pytest.mark.parametrize("promise", [CELL, ROW])
+def test_the_noise_is_tabled_for_the_scale_of_the_event(promise, monkeypatch):
+    """To the last bit: a scale cut to whole steps is less noise than was charged for."""
+    asked = []
+    real = noise.GaussianTable.build
+    monkeypatch.setattr(noise.GaussianTable, "build", lambda t: asked.append(t) or real(t))
+    _, calibration = measured(empty_rows(3), unit_map(), promise)
+    part = calibration.parts["rows"]
+    assert set(asked) == {part.steps}
+    assert part.steps * part.step == pytest.approx(calibration.event.scale, rel=1e-12)
+    assert part.steps != round(part.steps)
 
 
 def test_refused_charge_reads_nothing():

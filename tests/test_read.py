@@ -447,3 +447,10 @@ def test_real_tables(shared_data):
         table = open_table(shared_data / name)
         assert (table.count(), len(table.columns)) == (height, width)
         assert sum(f.height for f in table.batches(table.columns[:3])) == height
+
+
+def test_a_name_that_steers_the_terminal_is_escaped_in_the_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        open_table(tmp_path / "\x1b[2Jverified\u202e.csv")
+    assert "\x1b" not in str(caught.value) and "\u202e" not in str(caught.value)
+    assert "verified" in str(caught.value)

@@ -317,3 +317,14 @@ def test_a_release_that_is_refused_leaves_no_temporary_folder(home: Home, monkey
     with pytest.raises(ad.Refused):
         ad.release(home.table, home.schema, ad.DPPro(), ad.Budget(1.0), ledger=book)
     assert {p.name for p in home.path.iterdir()} == {"t.csv", "s.toml", home.ledger.name}
+
+
+def test_a_linked_file_is_not_read_as_one_of_the_folder(tmp_path: Path) -> None:
+    table = pl.DataFrame({"age": [34.0, 71.0, 8.0]})
+    schema = ad.Schema.from_dict({"columns": {"age": {"kind": "number", "low": 0, "high": 110}}})
+    folder = ad.release(table, schema, ad.Tables(rows=5), ad.Budget(1.0), out=tmp_path / "r").path
+    (folder / "data.parquet").rename(tmp_path / "elsewhere.parquet")
+    (folder / "data.parquet").symlink_to(tmp_path / "elsewhere.parquet")
+    assert any("link" in problem for problem in ad.load(folder).verify())
+    with pytest.raises(ad.InputError):
+        _ = ad.load(folder).table

@@ -28,6 +28,7 @@ from adumbra.linalg.projections import ROUNDING, ProjectionKind, draw, gaussian_
 from adumbra.privacy import calibrate, sensitivity
 from adumbra.privacy.accounting import epsilon_of
 from adumbra.privacy.meter import Meter, calibrated, preview_sd
+from adumbra.privacy.totals import Totals, _Partial
 from adumbra.table.bound import clip_rows
 from tests.repeatable import repeatable  # noqa: F401
 
@@ -1121,3 +1122,11 @@ def test_a_map_that_was_published_with_a_gram_is_not_fresh_again():
     row_map = RowMap(gaussian_matrix(seed.value, 5, 3), ROUNDING, GaussianRecipe(seed, 3))
     ask(RowsAndGram(row_map, 1.0), space, np.zeros((2, 5)))
     assert ask(row_map, space, np.zeros((2, 5))).calibration.account == "per-matrix"
+
+
+def test_full_totals_add_up_in_integers():
+    """The largest that float64 holds, twice, and one more: a sum that float64 does not hold."""
+    totals = Totals(Count(), 1)
+    for number in (2**53 - 1, 2**53 - 1, 1):
+        totals._empty(_Partial({"sums": np.array([float(number)])}))
+    assert totals._whole["sums"].tolist() == [2**54 - 1]

@@ -202,7 +202,7 @@ class _Till:
                     promise=job.promise,
                     events=events,
                 )
-                self.head = receipts[-1].hash
+                self.head = receipts[-1].hash if receipts else None
             self.charged.update(events)
             checkpoint("charged")
         if self.charged.get(line) != event:
