@@ -48,7 +48,7 @@ def spend(ledger: Ledger, table: str, asked: Event) -> bool:
             table=table,
             release_id="r",
             mechanism="m",
-            promise=Promise(1.0, DELTA, Neighbours.parse("row/replace")),
+            promise=Promise(1.0, DELTA, Neighbours.parse("row/add-remove")),  # which keeps every bound that an event has
             events={"line": asked},
         )
     except Refused:
