@@ -128,7 +128,6 @@ def odd_columns():
         "interval": pa.array([(1, 2, 3)] * 2, pa.month_day_nano_interval()),
         "raw": pa.array([b"x", b"y"]),
         "fixed": pa.array([b"abcd"] * 2, pa.binary(4)),
-        "wide decimal": pa.array([1, 2], pa.decimal256(60, 2)),
         "coded numbers": pa.array([1, 2]).dictionary_encode(),
         "uuid": pa.array([b"0123456789abcdef"] * 2, pa.uuid()),
         "unknown zone": pa.array([1, 2], pa.timestamp("us", "Nowhere/None")),
