@@ -31,6 +31,7 @@ __all__ = [
     "repeated",
     "toml_text",
     "type_name",
+    "writable",
 ]
 
 MAX_VALUES = 100_000
@@ -140,7 +141,7 @@ class Column:
 
     def _check_writable(self, what: str, text: str) -> None:
         """Refuse a null byte or half of a surrogate pair: no release that holds one could be written."""
-        if "\0" in text or text.encode(errors="replace").decode() != text:
+        if not writable(text):
             got = "a null byte, or half of a surrogate pair"
             raise InputError(f"column {self.name!r}: {what} that a file can hold", got, "write it without")
 
@@ -296,6 +297,11 @@ def toml_text(value: Value | list[Any]) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return repr(value)
+
+
+def writable(text: str) -> bool:
+    """Whether every file of a release can hold the text, as a value or in a column's name."""
+    return "\0" not in text and text.encode(errors="replace").decode() == text
 
 
 def nearest(word: object, known: tuple[str, ...]) -> str | None:
