@@ -12,17 +12,19 @@ import resource
 import subprocess
 import sys
 import textwrap
+import typing
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 
 import adumbra as ad
 from adumbra import pipeline, warm_up
 from adumbra.core import memory
 from adumbra.jupa import local
-from adumbra.mechanisms.catalogue import build, catalogue
+from adumbra.mechanisms.catalogue import build, catalogue, options
 from adumbra.privacy import noise
 from adumbra.table.made_up import MADE_UP_ROWS, made_up_table
 from adumbra.table.read import open_table
@@ -471,3 +473,81 @@ def test_an_error_after_the_charge_travels_between_processes():
     again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
     assert (again.expected, again.got, again.remedy, again.exit_code) == ("this", "that", "do so", 4)
     assert not isinstance(again, ad.InputError)
+
+
+# ------------------------------------------------------------------------------------------------- options in Python
+
+
+WHOLE = [
+    (name, key)
+    for name, mechanism in catalogue().items()
+    for key, hint in typing.get_type_hints(mechanism).items()
+    if key in options(name) and hint in (int, int | None)
+]
+NEEDED = {
+    "ensemble": {"projection": "gaussian"},
+    "dimension": {"projection": "gaussian"},
+    "rank": {"reconstruction": "pseudo-inverse"},
+    "rows": {"result": "samples"},
+}
+
+
+@pytest.mark.parametrize(("name", "key"), WHOLE)
+def test_a_whole_number_is_kept_as_one_and_a_fraction_refused(name, key):
+    needed = {k: v for k, v in NEEDED.get(key, {}).items() if k in options(name)}
+    for given in (2.0, np.float64(2), np.int64(2)):
+        made = catalogue()[name](**needed, **{key: given})
+        assert type(getattr(made, key)) is int and hash(made) == hash(catalogue()[name](**needed, **{key: 2}))
+    for wrong in (2.5, "2", True, [2]):
+        with pytest.raises(ad.InputError, match=key):
+            catalogue()[name](**needed, **{key: wrong})
+
+
+def test_every_option_that_is_a_whole_number_is_tried():
+    assert len(WHOLE) > 25 and {"rows", "bins", "branching", "frequencies", "dimension"} <= {key for _, key in WHOLE}
+
+
+@pytest.mark.parametrize("name", ["tables", "moments", "hybrid"])
+def test_rows_as_a_float_are_drawn(name, cold, tmp_path):
+    mechanism = catalogue()[name](rows=20.0)
+    assert ad.release(people(), SCHEMA, mechanism, BUDGET, ledger=ledger_in(tmp_path)).table.height == 20
+
+
+def test_lists_of_numbers_are_kept_as_tuples():
+    assert ad.CSM(weights=[0.5, 1]).weights == (0.5, 1) and ad.CSM(weights=np.ones(2)).weights == (1.0, 1.0)
+    assert hash(ad.DPPro(bands=[1.0])) == hash(ad.DPPro(bands=(1.0,)))
+    for wrong in (0.5, "0.5", ["a"], None):
+        for made in (lambda value: ad.CSM(weights=value), lambda value: ad.DPPro(bands=value)):
+            with pytest.raises(ad.InputError, match="list of numbers"):
+                made(wrong)
+
+
+# ------------------------------------------------------------------------------------- names that cannot be written
+
+
+@pytest.mark.parametrize("odd", ["a\0b", "a\ud800"], ids=["null byte", "half a surrogate pair"])
+def test_what_no_file_can_hold_is_refused_in_names_and_values(odd):
+    number = {"kind": "number", "low": 0, "high": 1}
+    for columns in ({odd: number}, {"c": {"kind": "category", "values": ["x", odd]}}):
+        with pytest.raises(ad.InputError, match="that a file can hold"):
+            ad.Schema.from_dict({"columns": columns})
+    assert ad.Schema.from_dict({"columns": {"c": number, odd: {"role": "drop"}}}).released[0].name == "c"
+
+
+def test_all_names_of_a_wide_table_are_written_before_the_charge(cold, tmp_path, monkeypatch):
+    """The made-up table has a few columns only."""
+    number = {"kind": "number", "low": 0, "high": 1}
+    schema = ad.Schema.from_dict({"columns": {f"c{i}": number for i in range(200)}})
+    frame = pl.DataFrame({f"c{i}": [0.5, 0.2] for i in range(200)})
+    write = pq.ParquetWriter.write_table
+
+    def fails(self, table, *rest):
+        if "c199" in table.column_names:
+            raise ValueError("no such name")
+        return write(self, table, *rest)
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", fails)
+    ledger = ledger_in(tmp_path)
+    with pytest.raises(ValueError, match="no such name"):
+        ad.release(frame, schema, ad.Tables(rows=5), BUDGET, ledger=ledger)
+    assert charges(ledger) == 0

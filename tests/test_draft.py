@@ -144,3 +144,9 @@ def test_real_tables(shared_data, name):
     batch = next(table.batches([c.name for c in schema.released]))
     assert all(r.clipped == 0 for r in encode(batch, schema).repairs.values())
     assert Schema.parse(schema.to_toml()) == schema
+
+
+def test_what_no_file_can_hold_is_not_suggested():
+    frame = pl.DataFrame({"a\0": ["x", "y", "x"], "b": ["u", "v\0", "u"], "c": ["\0", "\0", "\0"]})
+    schema = confirmed(draft_schema(open_table(frame)))
+    assert [(c.name, c.values) for c in schema.released] == [("b", ("u",))]

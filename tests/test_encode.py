@@ -117,9 +117,8 @@ def test_dates_as_categories():
 
 
 def test_cell_types_that_a_kind_cannot_read():
-    bad = [(AGE, [datetime.date(2020, 1, 1)], None), (AGE, [[1]], None), (AGE, [b"x"], None),
-           (Column("f", "flag"), [datetime.date(2020, 1, 1)], None), (category("a"), [["a"]], None),
-           (category("a"), [{"a": 1}], None)]  # fmt: skip
+    bad = [(AGE, [[1]], None), (AGE, [b"x"], None), (Column("f", "flag"), [[True]], None),
+           (category("a"), [["a"]], None), (category("a"), [{"a": 1}], None)]  # fmt: skip
     for column, cells, dtype in bad:
         with pytest.raises(InputError, match=f"'{column.name}'"):
             steps(cells, column, dtype)
@@ -133,9 +132,10 @@ def test_check_columns():
         check_columns(schema, ["id"])
     with pytest.raises(InputError, match=r"'new' undeclared.*role = \"drop\""):
         check_columns(schema, ["age", "c", "new"])
-    with pytest.raises(InputError, match=r"'age'.*number.*time"):
-        check_columns(schema, ["age", "c"], {"age": "time", "c": "text"})
-    check_columns(schema, ["age", "c"], {"age": "boolean", "c": "text"})
+    with pytest.raises(InputError, match=r"'age'.*number.*other"):
+        check_columns(schema, ["age", "c"], {"age": "other", "c": "text"})
+    for kind in ("boolean", "time"):  # whose cells are unknown: one word among days would let them in as text
+        check_columns(schema, ["age", "c"], {"age": kind, "c": "text"})
     with pytest.raises(InputError, match="'c'"):
         encode(pl.DataFrame({"age": [1]}), schema)
 

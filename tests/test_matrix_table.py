@@ -153,8 +153,10 @@ def test_numbers_beside_text_flags_and_categories_keep_their_places():
     }
     with pytest.raises(InputError, match="no 'x'"):
         encode(frame.drop("x"), schema)
-    with pytest.raises(InputError, match="type time"):
-        encode(frame.with_columns(pl.Series("x", [datetime.date(2020, 1, 1)] * 2)), schema)
+    with pytest.raises(InputError, match="type other"):
+        encode(frame.with_columns(pl.Series("x", [[1.5], [0.5]])), schema)
+    days = encode(frame.with_columns(pl.Series("x", [datetime.date(2020, 1, 1)] * 2)), schema)
+    assert days.repairs["x"] == Repairs(0, 2, 0)
 
 
 # ---- clipping and views

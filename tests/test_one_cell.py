@@ -381,3 +381,91 @@ def test_no_type_that_pandas_chooses_is_refused():
         away = datetime.timedelta(days=1)
         for cells in ([MIDNIGHT] * 3, [MIDNIGHT, "word", MIDNIGHT], [True] * 3, [True, None, True], [away] * 3):
             ad.plan(pd.DataFrame({"x": cells}), schema, ad.DPPro(dimension=1), ad.Budget(1.0, 1e-6))
+
+
+# ---- no table is refused, and none let in, for one cell
+
+
+def surrogates(cells):
+    return pd.DataFrame({"x": pd.Series(cells, dtype="string[python]")})
+
+
+def decimals(*cells):
+    return [decimal.Decimal(cell) for cell in cells]
+
+
+def clock(kind, *seconds):
+    ticks = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]
+    return pa.array([None if second is None else second * ticks for second in seconds], kind)
+
+
+def pandas_of(array):
+    return pd.DataFrame({"x": pd.arrays.ArrowExtensionArray(array)})
+
+
+LONG = decimal.Decimal("1" + "0" * 40)
+SPAN = datetime.timedelta(days=1)
+ODD_FRAMES = {
+    "an imaginary part": (lambda odd: pandas_plain([1.0, 1j if odd else 3.0, 2.0], None)),
+    "a long float": (lambda odd: pandas_plain([np.float32(1), np.longdouble(3) if odd else np.float32(3)], None)),
+    "a long decimal in Arrow": (lambda odd: pa.table({"x": [*decimals("1", "2.5"), LONG if odd else None]})),
+    "a long decimal in polars": (
+        lambda odd: polars_plain([*decimals("1", "2.5"), LONG if odd else decimal.Decimal(1)], None)
+    ),
+    "half a surrogate pair": (lambda odd: surrogates(["1", "\ud800" if odd else "2"])),
+    **{
+        f"midnight at the end of the day, {kind}": (
+            lambda odd, kind=kind: pa.table({"x": clock(kind, 3600, 86400 if odd else None)})
+        )
+        for kind in (pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns"))
+    },
+    "the same in pandas": (lambda odd: pandas_of(clock(pa.time64("us"), 3600, 86400 if odd else None))),
+    **{
+        f"{type(cell).__name__} among objects": (
+            lambda odd, cell=cell: pandas_objects(["1", "2", cell if odd else "3"], None)
+        )
+        for cell in ([1], (1,), {"a": 1}, {1}, b"1", bytearray(b"1"), memoryview(b"1"), np.array([1, 2]))
+    },
+    **{
+        f"a word among {name}": (lambda odd, cell=cell: pandas_plain([cell, "word" if odd else cell, cell], None))
+        for name, cell in (("periods", pd.Period("2020-01")), ("intervals", pd.Interval(0, 1)), ("spans", SPAN))
+    },
+    "a word in a sparse column": (
+        lambda odd: pd.DataFrame({"x": pd.arrays.SparseArray([1.0, "word" if odd else 0.0, 2.0])})
+    ),
+    **{
+        f"a word among {cell!r} of Arrow in pandas": (
+            lambda odd, cell=cell: pandas_objects([cell, "word"], None) if odd else pandas_of(pa.array([cell, cell]))
+        )
+        for cell in (MIDNIGHT, DAY, datetime.time(12), SPAN)
+    },
+    **{
+        f"a word among {cell!r} in polars": (lambda odd, cell=cell: polars_plain([cell, "word" if odd else cell], None))
+        for cell in (DAY, datetime.time(12))
+    },
+}
+
+
+@pytest.mark.parametrize("odd", ODD_FRAMES)
+def test_one_odd_cell_decides_no_refusal(odd):
+    """Read with the odd cell and without it, for every kind, by releases and by JUPA; the first row stays the same."""
+    for column in (NUMBER, FLAG, category("1", "2", "2020-01-02"), category("01:00", "12:00", "2020-01")):
+        schema = Schema(TableInfo(), (column,))
+        first = []
+        for frame in map(ODD_FRAMES[odd], (False, True)):
+            ad.plan(frame, schema, ad.DPPro(dimension=1), ad.Budget(1.0, 1e-6))
+            first.append(encoded(open_table(frame), schema)[0].tolist())
+        assert first[0] == first[1]
+    book = Features.fit(pl.DataFrame({"x": ["1", "2", "2020-01-02", "01:00:00"]}), columns=["x"])
+    codes = [book.encode(next(open_table(ODD_FRAMES[odd](any_)).batches(["x"])))[0].tolist() for any_ in (False, True)]
+    assert codes[0] == codes[1]
+
+
+def test_what_cannot_be_read_is_an_unknown_cell():
+    """The owner hears of it: a container or a day is no number and no answer, and not missing either."""
+    frames = [pandas_objects([[1], b"1"], None), pandas_plain([1j, 2j], None)]
+    frames += [polars_plain(cells, None) for cells in ([DAY, NEXT], [MIDNIGHT, NOON], [datetime.time(1)] * 2)]
+    for column in (NUMBER, FLAG, category("1", "2")):
+        schema = Schema(TableInfo(), (column,))
+        for frame in frames:
+            assert encode(next(open_table(frame).blocks(["x"])), schema).repairs == {"x": Repairs(unknown=2)}

@@ -191,7 +191,7 @@ def test_order_of_columns_survives_sorted_keys():
     assert [c.name for c in again.columns] == ["z", "a"]
 
 
-NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=8)
 TEXTS = st.lists(NAMES, min_size=1, max_size=5, unique_by=lambda v: v.strip()).map(tuple)
 NUMBERS = st.floats(-1e9, 1e9)
 
@@ -225,7 +225,9 @@ def schemas(draw):
     if all(c.role == "drop" for c in made):
         made[0] = Column(names[0], "flag")
     info = TableInfo(
-        draw(st.none() | NAMES), draw(st.none() | st.sampled_from(list(Unit))), draw(st.none() | st.just(7))
+        draw(st.none() | NAMES.filter(str.strip)),
+        draw(st.none() | st.sampled_from(list(Unit))),
+        draw(st.none() | st.just(7)),
     )
     return Schema(info, tuple(made))
 

@@ -139,6 +139,17 @@ class Publication:
         finally:
             shutil.rmtree(place)
 
+    def try_names(self) -> None:
+        """Write the schema's columns without rows, and throw them away: every name is tried before the charge."""
+        place = self._folder / "warm-up"
+        place.mkdir()
+        try:
+            twin = Publication(place, place, self._facts, self._csv, None)
+            for _ in twin.rows(Draft(None, iter(()))):
+                pass
+        finally:
+            shutil.rmtree(place)
+
     def _with_arrays(self, draft: Draft, measured: Mapping[str, Calibration]) -> Card:
         """Write arrays and pictures; returns the card of everything but the hashes."""
         if draft.arrays:

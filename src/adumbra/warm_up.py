@@ -61,6 +61,8 @@ def warm_up(planned: Plan, facts: Facts, publication: Publication, run: Run) -> 
         few = narrowed(job.schema, job.mechanism)
         try:
             _run_made_up(_made_up(job, few, types), facts, publication, run)
+            if few is not job.schema:
+                publication.try_names()
         except Exception:
             if few is job.schema:
                 raise

@@ -31,6 +31,7 @@ __all__ = [
     "repeated",
     "toml_text",
     "type_name",
+    "writable",
 ]
 
 MAX_VALUES = 100_000
@@ -86,6 +87,7 @@ class Column:
                 object.__setattr__(self, key, empty)
             object.__setattr__(self, "integer", False)
             return
+        self._check_writable("a name", self.name)
         if self.kind is None:
             raise self._error(
                 "a kind",
@@ -136,6 +138,12 @@ class Column:
                 )
         if not isinstance(self.integer, bool):
             raise self._error("integer true or false", f"integer = {said(self.integer)}", "write integer = true")
+
+    def _check_writable(self, what: str, text: str) -> None:
+        """Refuse a null byte or half of a surrogate pair: no release that holds one could be written."""
+        if not writable(text):
+            got = "a null byte, or half of a surrogate pair"
+            raise InputError(f"column {self.name!r}: {what} that a file can hold", got, "write it without")
 
     def _check_stray_keys(self) -> None:
         allowed = _KEYS_OF_KIND[str(self.kind)]
@@ -216,6 +224,8 @@ class Column:
                 'group them, or write role = "drop"',
             )
         object.__setattr__(self, "values", self._one_type(tuple(self.values)))
+        for value in self.values if self.value_type is str else ():
+            self._check_writable("values", cast(str, value))
         twice = repeated(_written(v) for v in self.values)
         if twice is not None:
             raise self._error("each value once", f"{twice!r} twice (spaces around it do not count)", "delete one")
@@ -287,6 +297,11 @@ def toml_text(value: Value | list[Any]) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return repr(value)
+
+
+def writable(text: str) -> bool:
+    """Whether every file of a release can hold the text, as a value or in a column's name."""
+    return "\0" not in text and text.encode(errors="replace").decode() == text
 
 
 def nearest(word: object, known: tuple[str, ...]) -> str | None:

@@ -131,6 +131,8 @@ def place(text: str, values: Sequence[Value]) -> int | None:
 
 def spelled(cell: object) -> str:
     """The text of a cell of a column that may hold anything; it depends on nothing but the cell, and never fails."""
+    if isinstance(cell, complex | np.complexfloating) and cell.imag == 0:
+        cell = float(cell.real)  # one cell with an imaginary part makes the other numbers of its column complex
     if isinstance(cell, np.floating):  # of 32 bits, str() would write fewer digits than a column of them holds
         return repr(float(cell))
     try:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from numbers import Real
+from typing import Any
 
 from adumbra.core.errors import InputError
 
@@ -20,6 +22,7 @@ __all__ = [
     "one_of",
     "positive",
     "said",
+    "settle",
     "split_names",
     "table_name",
     "written",
@@ -67,6 +70,27 @@ def said(value: object) -> str:
     if isinstance(value, list | tuple | dict):
         return f"a {type(value).__name__}"
     return str(value) if _is_number(value) else repr(value)
+
+
+def settle(options: Any) -> None:
+    """Keep each option of a frozen dataclass in its declared type: 2.0 as the whole number 2, a list as a tuple.
+
+    What is passed on as 2.0 would fail later, where a number of rows is asked for, or after the charge. What is no
+    whole number is left for the option's own check, which says what it may be.
+    """
+    for field in fields(options):
+        value = getattr(options, field.name)
+        if field.type in ("int", "int | None") and is_whole(value):
+            object.__setattr__(options, field.name, int(value))
+        elif field.type == "tuple[float, ...]":
+            object.__setattr__(options, field.name, _numbers(field.name, value))
+
+
+def _numbers(name: str, value: object) -> tuple[float, ...]:
+    found = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else None
+    if found is None or not all(map(_is_number, found)):
+        raise InputError(f"{name} as a list of numbers", f"a {type(value).__name__}", f"write {name}=(1.0, 2.0), say")
+    return found
 
 
 def table_name(name: object, option: str) -> str:

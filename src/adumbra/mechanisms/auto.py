@@ -10,7 +10,7 @@ from adumbra.core.challenge import Challenge
 from adumbra.core.guarantee import Unit
 from adumbra.core.mechanism import Mechanism, Reference, Setting
 from adumbra.core.sums import Tables as TablesQuery
-from adumbra.core.validation import one_of
+from adumbra.core.validation import one_of, settle
 from adumbra.mechanisms.dppro import DPPro
 from adumbra.mechanisms.hybrid import Hybrid
 from adumbra.mechanisms.moments import Moments
@@ -54,6 +54,7 @@ class Auto:
     cites: ClassVar[tuple[Reference, ...]] = Hybrid.cites
 
     def __post_init__(self) -> None:
+        settle(self)
         one_of(_NEEDS, need=self.need)
         object.__setattr__(self, "label", parse_label(self.label))
         rows_to_draw(self.rows, 0, 1)

@@ -32,7 +32,7 @@ from adumbra.core.query import GaussianRecipe, RowMap
 from adumbra.core.randomness import PublicSeed
 from adumbra.core.schema import Schema
 from adumbra.core.space import Space
-from adumbra.core.validation import at_least, one_of, positive
+from adumbra.core.validation import at_least, one_of, positive, settle
 from adumbra.linalg.distances import best_dimension, distance_variance, projection_factor
 from adumbra.linalg.projections import ROUNDING, ProjectionKind, draw
 from adumbra.privacy import calibrate
@@ -99,6 +99,7 @@ class DPPro:
     )
 
     def __post_init__(self) -> None:
+        settle(self)
         one_of(("auto", *(k.value for k in ProjectionKind)), projection=self.projection)
         if self.dimension is not None:
             at_least(1, "give at least one dimension", dimension=self.dimension)

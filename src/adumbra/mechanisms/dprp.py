@@ -21,7 +21,7 @@ from adumbra.core.query import RowMap
 from adumbra.core.schema import Schema
 from adumbra.core.space import GRID, Space
 from adumbra.core.sums import RowsAndGram, symmetric
-from adumbra.core.validation import at_least, between, one_of
+from adumbra.core.validation import at_least, between, one_of, settle
 from adumbra.linalg import reconstruct
 from adumbra.linalg.projections import ROUNDING, ProjectionKind, draw
 from adumbra.linalg.reconstruct import Reconstruction
@@ -84,6 +84,7 @@ class DPRP:
     )
 
     def __post_init__(self) -> None:
+        settle(self)
         one_of(_RECONSTRUCTIONS, reconstruction=self.reconstruction)
         one_of(("none", "gaussian", "orthogonal"), projection=self.projection)
         between(

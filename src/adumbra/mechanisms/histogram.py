@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from adumbra.core.challenge import Challenge
 from adumbra.core.mechanism import Deltas, Mechanism, Reference, Setting
-from adumbra.core.validation import at_least, one_of
+from adumbra.core.validation import at_least, one_of, settle
 from adumbra.mechanisms.csm import CSM
 from adumbra.mechanisms.hierarchical import Hierarchical
 from adumbra.mechanisms.laplace import Laplace
@@ -50,6 +50,7 @@ class Histogram:
     cites: ClassVar[tuple[Reference, ...]] = (*Hierarchical.cites, *Privelet.cites, *CSM.cites)
 
     def __post_init__(self) -> None:
+        settle(self)
         Laplace(self.columns, self.bins)  # refuses what is no list of columns or no number of bins
         object.__setattr__(self, "columns", Laplace(self.columns).columns)
         one_of(_QUERIES, queries=self.queries)

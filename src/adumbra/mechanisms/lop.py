@@ -24,7 +24,7 @@ from adumbra.core.references import LIP_AND_LOP
 from adumbra.core.release import CARD, ReleaseFolder
 from adumbra.core.schema import Schema
 from adumbra.core.space import GRID
-from adumbra.core.validation import at_least, one_of
+from adumbra.core.validation import at_least, one_of, settle
 from adumbra.linalg.projections import ROUNDING
 from adumbra.synthesis.files import read_matrix
 from adumbra.synthesis.principal import ROWS, cells_of, length_of
@@ -77,6 +77,7 @@ class LOP:
     cites: ClassVar[tuple[Reference, ...]] = (LIP_AND_LOP,)
 
     def __post_init__(self) -> None:
+        settle(self)
         one_of(("coordinates", "approximation"), result=self.result)
         one_of(("laplace", "l2-laplace"), row_noise=self.row_noise)
         if not isinstance(self.basis, str):
@@ -86,8 +87,7 @@ class LOP:
                 "save the axes with numpy.save and give the path of the file",
             )
         if self.components is not None:
-            kept = at_least(1, "give the number of axes to keep", components=self.components)
-            object.__setattr__(self, "components", kept)
+            at_least(1, "give the number of axes to keep", components=self.components)
 
     @classmethod
     def challenges(cls) -> tuple[Challenge, ...]:

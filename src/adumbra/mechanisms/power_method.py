@@ -72,10 +72,8 @@ class PowerMethod(PrincipalAxes):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        rounds = at_least(1, "give a number of rounds from 1 to 6", rounds=self.rounds)
-        oversample = at_least(0, "give the further directions, 0 or more", oversample=self.oversample)
-        object.__setattr__(self, "rounds", rounds)
-        object.__setattr__(self, "oversample", oversample)
+        at_least(1, "give a number of rounds from 1 to 6", rounds=self.rounds)
+        at_least(0, "give the further directions, 0 or more", oversample=self.oversample)
         if self.rounds > _MOST_ROUNDS:
             raise InputError(f"at most {_MOST_ROUNDS} rounds", f"rounds = {self.rounds}", "give fewer --rounds")
 

@@ -19,7 +19,7 @@ from adumbra.core.histogram import Histogram, Strategy
 from adumbra.core.mechanism import Deltas, Door, Draft, NoisyParts, Query, Setting
 from adumbra.core.query import PureNoise
 from adumbra.core.schema import Schema
-from adumbra.core.validation import at_least
+from adumbra.core.validation import at_least, settle
 from adumbra.linalg.strategies import Separable
 from adumbra.synthesis.columns import parse_label
 from adumbra.synthesis.forecast import Forecast, forecasts, linear_errors
@@ -86,6 +86,7 @@ class Counted:
     deltas: ClassVar[Deltas] = "any"
 
     def __post_init__(self) -> None:
+        settle(self)
         object.__setattr__(self, "columns", parse_label(self.columns, "--columns"))
         if self.bins is not None:
             at_least(1, "give at least one bin", bins=self.bins)

@@ -9,6 +9,7 @@ from adumbra.core.challenge import Challenge, emptied
 from adumbra.core.guarantee import Neighbours, Relation, Unit
 from adumbra.core.mechanism import Deltas, Setting
 from adumbra.core.schema import Schema
+from adumbra.core.validation import settle
 from adumbra.synthesis.columns import Columns, parse_label, rows_to_draw
 
 __all__ = ["DrawnTable"]
@@ -51,6 +52,7 @@ class DrawnTable:
         return (*single, _emptied_into_another_class())
 
     def __post_init__(self) -> None:
+        settle(self)
         object.__setattr__(self, "label", parse_label(self.label))
         rows_to_draw(self.rows, 0, 1)  # refuses what is no number of rows
 

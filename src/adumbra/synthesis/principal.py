@@ -32,7 +32,7 @@ from adumbra.core.query import PureNoise, RowMap, contraction
 from adumbra.core.schema import Schema
 from adumbra.core.space import GRID, Space
 from adumbra.core.sums import Gram, Total, symmetric
-from adumbra.core.validation import at_least, between, one_of
+from adumbra.core.validation import at_least, between, one_of, settle
 from adumbra.linalg import spectrum
 from adumbra.linalg.projections import ROUNDING
 from adumbra.linalg.spectrum import SymmetricNoise
@@ -101,10 +101,10 @@ class PrincipalAxes:
     results: ClassVar[tuple[str, ...]] = ("axes", "coordinates", "approximation")
 
     def __post_init__(self) -> None:
+        settle(self)
         one_of(self.results, result=self.result)
         if self.components is not None:
-            kept = at_least(1, "give the number of components to keep", components=self.components)
-            object.__setattr__(self, "components", kept)
+            at_least(1, "give the number of components to keep", components=self.components)
         if self.axes_share == 0:
             raise InputError("axes_share > 0", "axes_share = 0", "give a share, or use lop with a public basis")
         between(0.0, 1.0, "give the share of the budget for the axes, for example 0.5", axes_share=self.axes_share)
@@ -307,7 +307,7 @@ class SecondMomentAxes(PrincipalAxes):
         if self.rows is not None and self.result != "samples":
             raise InputError("rows with result samples only", f"result {self.result}", "leave --rows out")
         if self.rows is not None:
-            object.__setattr__(self, "rows", int(rows_to_draw(self.rows, 0, 1)))  # refuses what is no number of rows
+            rows_to_draw(self.rows, 0, 1)  # refuses what is no number of rows
         if not isinstance(self.centred, bool):
             raise InputError("centred as true or false", f"centred = {self.centred!r}", "give one of the two")
 

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from adumbra.core.errors import InputError
 from adumbra.core.spelling import spelled
-from adumbra.table.arrow import arrow_type, arrow_types, calendar_only, check_arrow, sliced
+from adumbra.table.arrow import arrow_type, arrow_types, calendar_only, check_arrow, sliced, within_the_day
+from adumbra.table.matrix import plain_numbers
 from adumbra.table.table import CellType, Native, Opener, Table, check_names, reading
 
 __all__ = ["ArrowTable", "ParquetTable", "give_back", "open_frame"]
 
 _ROWS = 16384
-_CONTAINERS = (list, tuple, dict, set, frozenset, bytes, bytearray, memoryview)
 
 
 def give_back(frame: pl.DataFrame, native: Native) -> Any:
@@ -89,6 +89,7 @@ class ParquetTable(Table):
         for opener in self._openers:
             with self._file(opener) as file:
                 for batch in file.iter_batches(batch_size=rows, columns=columns):
+                    batch = within_the_day(batch)
                     check_arrow(batch)
                     yield batch if columns is None else batch.select(columns)
 
@@ -131,7 +132,7 @@ class ArrowTable(Table):
             batches = (reader.get_batch(position) for position in range(reader.num_record_batches))
         else:
             batches = iter(reader)
-        for batch in batches:
+        for batch in map(within_the_day, batches):
             check_arrow(batch)
             yield batch
 
@@ -152,17 +153,16 @@ class _FrameTable(Table):
 
     @cached_property
     def types(self) -> dict[str, CellType]:
-        """Cell type of each column; a pandas object column is text unless a cell of it is a container.
+        """Cell type of each column; what pandas and polars keep as objects is text, whatever a cell of it holds.
 
-        Dates and durations of pandas are text: one cell that is none makes objects of all, and must not decide what is
-        refused.
+        So is what one odd cell would make objects of (dates, periods, sparse columns, ...): a private cell must not
+        decide what is refused.
         """
         if self.native == "pyarrow":
             return arrow_types(self._frame.schema)
         if self.native == "polars":
-            types = _cell_types(self._frame.head(0))
-            return types | {name: "text" for name, dtype in self._frame.schema.items() if dtype == pl.Null}
-        return {name: _pandas_type(self._frame[name]) for name in self.columns}
+            return {name: _polars_type(dtype) for name, dtype in self._frame.schema.items()}
+        return {name: _pandas_type(dtype) for name, dtype in self._frame.dtypes.items()}
 
     def _rows(self) -> int:
         for _ in self._batches(self._unproved(), _ROWS):
@@ -181,9 +181,9 @@ class _FrameTable(Table):
             for start in range(0, len(self._frame), rows) if columns else ():
                 if self.native == "polars":
                     # select() would take the name "*" for a pattern
-                    yield calendar_only(self._frame[columns].slice(start, rows))
+                    yield _without_objects(calendar_only(self._frame[columns].slice(start, rows)))
                 elif self.native == "pyarrow":
-                    part = self._frame.select(columns).slice(start, rows)
+                    part = within_the_day(self._frame.select(columns).slice(start, rows))
                     check_arrow(part)
                     yield from sliced(part, rows)
                 else:
@@ -204,24 +204,39 @@ class _FrameTable(Table):
         )
 
 
+def _without_objects(frame: pl.DataFrame) -> pl.DataFrame:
+    """Columns of anything become text, cell by cell."""
+    for name, dtype in frame.schema.items():
+        if dtype == pl.Object:
+            cells = [None if cell is None else spelled(cell) for cell in frame.get_column(name).to_list()]
+            frame = frame.with_columns(pl.Series(name, cells, dtype=pl.String))
+    return frame
+
+
 def _from_pandas(frame: Any) -> pl.DataFrame:
     """Convert a slice so that each cell's result depends on that cell alone.
 
-    An object or category column may hold anything; letting a converter infer its type would make one cell's
-    reading depend on its neighbours, so those cells become text one by one.
+    But for plain numbers, Booleans and Arrow's text and times, a column may hold anything, or would if one cell of it
+    were another; letting a converter infer its type would make one cell's reading depend on its neighbours, so those
+    cells become text one by one.
     """
     columns: dict[str, pl.Series] = {}
     for name in frame.columns:
         column: Any = frame[name]
-        # dates too: pandas keeps them as objects once one cell of the column is something else
-        if column.dtype == object or str(column.dtype) == "category" or getattr(column.dtype, "kind", "") in "mM":
+        if isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiub":
+            columns[name] = pl.Series(name, plain_numbers(column.to_numpy()), nan_to_null=True)
+        elif _is_arrow(column.dtype):
+            part = within_the_day(pa.table({name: column.array.__arrow_array__()}))
+            check_arrow(part)
+            columns[name] = pl.concat(sliced(part, _ROWS)).to_series()
+        elif _is_masked(column.dtype):
+            columns[name] = cast(pl.Series, pl.from_pandas(column.reset_index(drop=True)))
+        else:
+            if hasattr(column.dtype, "pyarrow_dtype"):
+                check_arrow(column.array.__arrow_array__())
             pairs = zip(_cells(column), column.isna(), strict=True)
             cells = [None if missing or cell is None else spelled(cell) for cell, missing in pairs]
             columns[name] = pl.Series(name, cells, dtype=pl.String)
-        else:
-            if hasattr(column.array, "__arrow_array__"):
-                check_arrow(column.array.__arrow_array__())
-            columns[name] = cast(pl.Series, pl.from_pandas(column.reset_index(drop=True)))
     return pl.DataFrame(columns)
 
 
@@ -243,31 +258,36 @@ def _is_numpy_number(dtype: Any) -> bool:
     return isinstance(dtype, np.dtype) and dtype.kind in "fiu"
 
 
-def _pandas_type(column: Any) -> CellType:
-    if column.dtype == object:
-        return "other" if any(isinstance(cell, _CONTAINERS) for cell in column) else "text"
-    if str(column.dtype).startswith(("datetime64", "timedelta64")):
+def _is_masked(dtype: Any) -> bool:
+    """Whether it is a type of pandas for numbers or Booleans with a mask for missing cells."""
+    return hasattr(dtype, "numpy_dtype") and type(dtype).__module__.split(".")[0] == "pandas" and dtype.kind in "fiub"
+
+
+def _is_arrow(dtype: Any) -> bool:
+    """Whether pandas keeps plain numbers, Booleans, text or times of day as Arrow does."""
+    if hasattr(dtype, "pyarrow_dtype"):
+        kind = dtype.pyarrow_dtype
+        return arrow_type(kind) in ("number", "boolean", "text") or bool(pa.types.is_time(kind))
+    return getattr(dtype, "storage", None) == "pyarrow"
+
+
+def _pandas_type(dtype: Any) -> CellType:
+    """Text for all but plain numbers and Booleans: which other type pandas gives to a column, one cell may decide."""
+    if hasattr(dtype, "pyarrow_dtype"):
+        return arrow_type(dtype.pyarrow_dtype) if _is_arrow(dtype) else "text"
+    if not (isinstance(dtype, np.dtype) or _is_masked(dtype)) or dtype.kind not in "fiub":
         return "text"
-    if hasattr(column.dtype, "pyarrow_dtype"):
-        return arrow_type(column.dtype.pyarrow_dtype)
-    return next(iter(_cell_types(column.head(0).to_frame()).values()))
+    return "boolean" if dtype.kind == "b" else "number"
 
 
-def _cell_types(empty: Any) -> dict[str, CellType]:
-    frame = nw.from_native(empty, eager_only=True)
-    return {name: _cell_type(dtype) for name, dtype in frame.schema.items()}
-
-
-def _cell_type(dtype: Any) -> CellType:
+def _polars_type(dtype: pl.DataType) -> CellType:
     if dtype.is_numeric():
         return "number"
-    if dtype == nw.Boolean:
+    if dtype == pl.Boolean:
         return "boolean"
-    if isinstance(dtype, nw.String | nw.Categorical | nw.Enum):
+    if dtype in (pl.String, pl.Categorical, pl.Enum, pl.Null, pl.Object):
         return "text"
-    if dtype == nw.Date or dtype == nw.Datetime or dtype == nw.Time:
-        return "time"
-    return "other"
+    return "time" if dtype in (pl.Date, pl.Datetime, pl.Time) else "other"
 
 
 def _proved(records: Iterator[pa.RecordBatch], types: dict[str, CellType]) -> int:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from adumbra.core.column import Column, Value, heading, toml_text
+from adumbra.core.column import Column, Value, heading, toml_text, writable
 from adumbra.core.errors import InputError
 from adumbra.core.spelling import answer, blank, key, numbers, texts
 from adumbra.table.table import Table
@@ -122,6 +122,8 @@ def _unreadable() -> list[str]:
 
 
 def _column(name: str, look: _Look, cell_type: str) -> list[str]:
+    if not writable(name):
+        return ["## no file can hold this name: give the column another, or leave it out", '# role = "drop"']
     if look.full == 0:
         return ["## no cell holds anything", '# role = "drop"']
     if cell_type == "boolean" or {answer(value) for value in look.seen} == {False, True}:
@@ -154,6 +156,10 @@ def _number(name: str, look: _Look) -> list[str]:
 
 
 def _category(name: str, look: _Look) -> list[str]:
+    for text in [text for text in look.seen if not writable(text)]:  # cannot be declared: such a cell is unknown
+        look.blank += look.seen.pop(text)
+    if not look.seen and not look.many:
+        return ["## no value that a file can hold", '# role = "drop"']
     unique = look.full >= 20 and len(look.seen) > 0.9 * look.full
     if look.many or unique or (_ID_NAME.search(name) and len(look.seen) == look.full > 1):
         return ['kind = "category"', *_identifier()]

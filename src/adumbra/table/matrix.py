@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from adumbra.core.errors import InputError
 from adumbra.table.table import CellType, Table
 
-__all__ = ["MatrixTable", "Unnamed", "as_frame"]
+__all__ = ["MatrixTable", "Unnamed", "as_frame", "plain_numbers"]
 
 _FRAME = "give a data frame, whose columns have names and types of their own"
 
@@ -56,7 +56,7 @@ class MatrixTable(Table):
                 f"one name for each of the {len(self.columns)} columns of the array", f"{len(columns)} names", _FRAME
             )
         self.count()
-        return (_plain(self._array[start : start + rows]) for start in range(0, len(self._array), rows))
+        return (plain_numbers(self._array[start : start + rows]) for start in range(0, len(self._array), rows))
 
     def batches(self, columns: Sequence[str], rows: int = 16384) -> Iterator[pl.DataFrame]:
         """The same as frames, with the names given."""
@@ -71,7 +71,7 @@ def as_frame(block: NDArray[Any], names: Sequence[str]) -> pl.DataFrame:
     return pl.DataFrame(dict(zip(names, block.T, strict=True)))
 
 
-def _plain(block: NDArray[Any]) -> NDArray[Any]:
+def plain_numbers(block: NDArray[Any]) -> NDArray[Any]:
     """In a type of this machine that frames know as well; what is masked becomes nan."""
     if isinstance(block, np.ma.MaskedArray):
         return np.asarray(np.ma.filled(block.astype(np.float64), np.nan))
