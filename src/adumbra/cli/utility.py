@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adumbra.cli.jobs import DelimiterOption, FormulaOption, JsonOption, NameOption, SeedOption, csv_of
+from adumbra.cli.jobs import (
+    DelimiterOption,
+    FormulaOption,
+    JsonOption,
+    NameOption,
+    SeedOption,
+    csv_of,
+    note_interrupted,
+)
 from adumbra.cli.ledgers import LedgerOption, book_of
 from adumbra.cli.output import (
     Reporter,
@@ -208,11 +216,10 @@ def apply(
                 tell=owner.append,
             )
         stop_if_asked()
-    except KeyboardInterrupt:
-        state = f"{out} is complete" if out.exists() else "no release was written"
-        note(f"interrupted: {state}. A charge already in the ledger stays (adumbra ledger show)")
+    except KeyboardInterrupt as stopped:
+        note_interrupted(stopped, out, book if private else None)
         raise typer.Exit(130) from None
-    with printing_what_is_in(out):
+    with printing_what_is_in(out, charged=private and book is not None):
         if json:
             emit_json(folder.card.model_dump(mode="json") | {"folder": str(out)})
         elif isinstance(folder, UtilityFolder):
