@@ -30,6 +30,7 @@ __all__ = [
     "emit",
     "emit_data",
     "emit_json",
+    "emit_json_text",
     "emit_line",
     "note",
     "print_error",
@@ -114,9 +115,16 @@ def emit_data(text: str) -> None:
 
 
 def emit_json(value: Any) -> None:
-    """One JSON document on stdout; letters that it has no place for are escaped as JSON does."""
-    text = shown_json(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
-    emit_data((text if _can_be_written(text) else json.dumps(value, indent=2, allow_nan=False)) + "\n")
+    """One JSON document on stdout."""
+    emit_json_text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def emit_json_text(text: str) -> None:
+    """JSON that is written already; where stdout has no place for a letter, escaped as JSON does."""
+    text = shown_json(text)
+    if not _can_be_written(text):  # outside of strings JSON is ASCII
+        text = "".join(letter if letter.isascii() else json.dumps(letter)[1:-1] for letter in text)
+    emit_data(text)
 
 
 def _can_be_written(text: str) -> bool:

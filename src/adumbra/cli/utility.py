@@ -21,8 +21,8 @@ from adumbra.cli.ledgers import LedgerOption, book_of
 from adumbra.cli.output import (
     Reporter,
     emit,
-    emit_data,
     emit_json,
+    emit_json_text,
     note,
     print_markdown,
     print_table,
@@ -31,7 +31,6 @@ from adumbra.cli.output import (
 from adumbra.core.errors import InputError
 from adumbra.core.files import new_file
 from adumbra.core.interrupts import stop_if_asked
-from adumbra.core.shown import shown_json
 
 if TYPE_CHECKING:
     import polars as pl
@@ -305,7 +304,7 @@ def tradeoff(
         found = frontier(frame, recipes, splits=splits, seed=seed, quick=quick, progress=reporter)
     _write(out, {"tradeoff.svg": found.svg(), "tradeoff.csv": found.to_csv(), "tradeoff.json": found.to_json()})
     if json:
-        emit_data(shown_json(found.to_json()))
+        emit_json_text(found.to_json())
     else:
         print_table(
             f"serve {', '.join(utility)}, hide {', '.join(privacy)}: per cent, means of fresh splits: {splits}",
