@@ -29,6 +29,7 @@ from adumbra.privacy import noise
 from adumbra.table.made_up import MADE_UP_ROWS, made_up_table
 from adumbra.table.read import open_table
 from adumbra.table.table import Table
+from tests.conftest import finished, spawn
 
 SCHEMA = ad.Schema.from_dict(
     {
@@ -274,7 +275,8 @@ def test_exit_codes_after_the_charge(cli, home, monkeypatch, error, code):
     result = cli(*words, "--out", "r")
     assert result.code == (2 if code == 4 else 3)
     assert home.charges() == 2
-    assert ("nothing was charged" in result.err) == (code == 3)
+    assert "nothing was charged" not in result.err  # a defect does not know what was done before it
+    assert ("if a release was charged, adumbra ledger show tells" in result.err) == (code == 3)
 
 
 def test_an_output_that_is_full_does_not_undo_a_release(home):
@@ -300,6 +302,90 @@ def test_an_output_that_is_full_does_not_undo_a_release(home):
     assert piped.returncode == 0
     assert all(ad.load(home.path / name).verify() == [] for name in ("r", "r2", "r3", "r4"))
     assert home.charges() == 4
+
+
+WORDS = ("release", "t.csv", "--schema", "s.toml", "--epsilon", "1", "--mechanism", "dppro")
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)], ids=["card", "json"])
+def test_an_output_without_a_place_for_a_letter_does_not_undo_a_release(home, form):
+    done = finished(spawn(home, *WORDS, "--name", "größe", "--out", "r", *form, PYTHONIOENCODING="ascii:strict"))
+    assert (done.code, home.charges()) == (0, 1), done.err
+    assert "gr\\xf6\\xdfe" in done.err and "released to r" in done.err
+    if form:
+        assert json.loads(done.out)["table"] == "größe"
+    else:
+        assert "gr\\xf6\\xdfe" in done.out
+
+
+def test_whatever_fails_while_the_card_is_printed_comes_after_the_charge(cli, home, monkeypatch):
+    def fail(text):
+        raise UnicodeEncodeError("ascii", "HIV+", 0, 1, "no place")
+
+    monkeypatch.setattr("adumbra.cli.jobs.print_markdown", fail)
+    done = cli(*WORDS, "--out", "r")
+    assert done.code == 4
+    assert "r is complete, and what was charged for it stays" in done.err
+    assert "HIV" not in done.err
+
+
+def test_a_terminal_that_goes_away_does_not_undo_a_release(home):
+    ours, theirs = os.openpty()
+    os.close(ours)  # from now on writing to the other end is an input/output error
+    done = subprocess.run(
+        [sys.executable, "-m", "adumbra.cli.main", *WORDS, "--out", "r"],
+        cwd=home.path,
+        env=os.environ | {"FORCE_COLOR": "1", "ADUMBRA_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        check=False,
+    )
+    os.close(theirs)
+    assert (done.returncode, home.charges()) == (0, 1)
+    assert ad.load(home.path / "r").verify() == []
+
+
+@pytest.mark.parametrize("after", [True, False], ids=["after the commit", "before the commit"])
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (lambda: OSError(errno.EIO, "Input/output error"), 4),
+        (lambda: ad.InputError("a ledger that can be closed", "none", "look after the disk"), 4),
+        (KeyboardInterrupt, 130),
+        (lambda: KeyError("HIV+"), 3),
+    ],
+    ids=["OSError", "InputError", "KeyboardInterrupt", "KeyError"],
+)
+def test_a_charge_that_was_written_counts_whatever_comes_after_it(cli, home, monkeypatch, error, code, after):
+    """An error between the ledger's commit and the next step of the release."""
+    assert cli(*WORDS, "--out", "first").code == 0
+    real = ad.Ledger.charge
+
+    def charge(self, **facts):
+        if after:
+            real(self, **facts)
+        raise error()
+
+    monkeypatch.setattr(ad.Ledger, "charge", charge)
+    done = cli(*WORDS, "--out", "r")
+    assert home.charges() == 1 + after
+    assert done.code == (2 if code == 4 and not after else code)
+    said = f"The charge stays in {home.ledger}" if code == 130 else "the charge stays, and no release was written"
+    assert (said in done.err) == after
+    assert not (home.path / "r").exists()
+
+
+def test_a_ledger_that_cannot_be_asked_counts_as_charged(cli, home, monkeypatch):
+    assert cli(*WORDS, "--out", "first").code == 0
+    with monkeypatch.context() as patch:
+
+        def charge(self, **facts):
+            home.ledger.write_bytes(b"no ledger any more")
+            raise OSError(errno.EIO, "Input/output error")
+
+        patch.setattr(ad.Ledger, "charge", charge)
+        assert cli(*WORDS, "--out", "r").code == 4
+    assert cli(*WORDS, "--out", "r").code == 2  # the ledger itself said that nothing could be written to it
 
 
 def test_laplace_records_fail_before_the_charge_too(cold, tmp_path, monkeypatch):

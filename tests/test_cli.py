@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import csv
+import errno
 import io
 import json
 import math
@@ -17,7 +18,9 @@ import polars as pl
 import pytest
 
 import adumbra
+from adumbra.cli.output import print_frame
 from adumbra.core.schema import Schema
+from adumbra.privacy.ledger import Ledger
 from tests.conftest import SCHEMA, TABLE, Home, Result, finished, spawn
 
 Cli = Callable[..., Result]
@@ -532,6 +535,53 @@ def test_a_reader_that_leaves_early_is_no_error(home: Home) -> None:
     assert process.stderr is not None
     assert process.stderr.read() == ""
     process.stderr.close()
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)], ids=["words", "json"])
+def test_an_output_that_is_full_hides_nothing_that_was_done(home: Home, form: tuple[str, ...]) -> None:
+    """Keys that were written, a cap that stands or is withdrawn."""
+    cap = ("ledger", "cap", "patients")
+    commands = {
+        ("keygen", "key"): "the keys are written: key and key.pub",
+        (*cap, "--epsilon", "1"): f"the cap stands in {home.ledger}",
+        (*cap, "--remove"): f"the cap is withdrawn in {home.ledger}",
+    }
+    for words, said in commands.items():
+        with Path("/dev/full").open("w") as full:
+            python = [sys.executable, "-m", "adumbra.cli.main", *words, *form]
+            done = subprocess.run(python, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert done.returncode == 4
+        assert said in done.stderr and "standard output" in done.stderr
+    assert (home.path / "key").exists() and (home.path / "key.pub").exists()
+    assert [entry.kind for entry in Ledger(home.ledger).entries()] == ["cap", "withdrawal"]
+
+
+def test_a_utility_release_that_cannot_be_printed_says_that_nothing_was_charged(
+    cli: Cli, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit = ("jupa", "fit", "t.csv", "--utility", "smoker", "--privacy", "sex", "--drop", "id", "--release", "coarse")
+    assert cli(*fit, "--out", "m").code == 0
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("adumbra.cli.utility.print_markdown", full)
+    done = cli("jupa", "apply", "m", "t.csv", "--out", "r")
+    assert done.code == 4
+    assert "r is complete, and nothing was charged for it" in done.err
+    assert (home.path / "r" / "card.json").exists() and home.charges() == 0
+
+
+def test_answers_are_exact_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CSV is data: a letter that stdout has no place for is not replaced by something else. JSON has an escape."""
+    page = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(page, encoding="ascii", errors="backslashreplace"))
+    answers = pl.DataFrame({"größe": ["\U0001f600"], "standard error": [0.5]})
+    with pytest.raises(adumbra.InputError, match="PYTHONIOENCODING=utf-8"):
+        print_frame(answers, as_json=False)
+    assert page.getvalue() == b""
+    print_frame(answers, as_json=True)
+    assert json.loads(page.getvalue()) == answers.to_dicts()
 
 
 def test_a_defect_is_named_without_its_text(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,8 +78,8 @@ def test_several_looks_are_charged_together_or_not_at_all(home: Home, point: str
 
 def test_a_living_neighbour_is_not_tidied_away(cli: Cli, home: Home) -> None:
     """Two releases to one place: the folder of a running process is no leftover."""
-    running = home.path / ".r.0123abcd.partial"
-    dead = home.path / ".r.4567ef89.partial"
+    running = home.path / ".r.adumbra-0123456789abcdef.partial"
+    dead = home.path / ".r.adumbra-fedcba9876543210.partial"
     for folder in (running, dead):
         folder.mkdir()
         (folder / "data.parquet").write_bytes(b"x")

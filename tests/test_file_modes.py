@@ -16,6 +16,7 @@ from rich.console import Console
 
 import adumbra as ad
 from adumbra.cli.main import app
+from adumbra.core.files import partial_beside, remove_leftovers
 from tests.conftest import Home, Result, finished, spawn
 
 Cli = Callable[..., Result]
@@ -90,6 +91,8 @@ def test_a_private_key_that_others_can_read_is_refused(cli: Cli, home: Home) -> 
 
 # ---- what a killed process left
 
+MARK = "adumbra-0123456789abcdef"
+
 
 def left_behind(place: Path, name: str, *, folder: bool = True) -> Path:
     path = place / name
@@ -115,21 +118,48 @@ NEXT = {
 @pytest.mark.parametrize("command", NEXT)
 def test_the_next_command_removes_what_a_killed_one_left(cli: Cli, home: Home, command: str) -> None:
     assert cli("release", *JOB, "--out", "r").code == 0
-    left_behind(home.path, ".gone.0123abcd.partial")
-    left_behind(home.path, ".draft.toml.89abcdef.partial", folder=False)
-    living = left_behind(home.path, ".alive.0123abcd.partial")
-    writing = left_behind(home.path, ".alive.toml.0123abcd.partial", folder=False)
-    others = [left_behind(home.path, name) for name in (".x.partial", "x.0123abcd.partial", ".x.0123.partial")]
-    link = home.path / ".link.0123abcd.partial"
+    left_behind(home.path, f".gone.{MARK}.partial")
+    left_behind(home.path, f".draft.toml.{MARK}.partial", folder=False)
+    living = left_behind(home.path, f".alive.{MARK}.partial")
+    writing = left_behind(home.path, f".alive.toml.{MARK}.partial", folder=False)
+    others = [left_behind(home.path, name) for name in (".x.partial", f"x.{MARK}.partial", ".x.0123abcd.partial")]
+    link = home.path / f".link.{MARK}.partial"
     link.symlink_to(home.path / "r")
     locks = [hold(living), hold(writing)]
     assert cli(*NEXT[command]).code == 0
     for lock in locks:
         os.close(lock)
-    assert not (home.path / ".gone.0123abcd.partial").exists()
-    assert not (home.path / ".draft.toml.89abcdef.partial").exists()
+    assert not (home.path / f".gone.{MARK}.partial").exists()
+    assert not (home.path / f".draft.toml.{MARK}.partial").exists()
     for path in (living, writing, *others, link, home.path / "r" / "card.json"):
         assert path.exists(), path.name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".backup.20240101.partial",
+        ".r.0123abcd.partial",
+        ".x.0123456789abcdef.partial",
+        ".x.adumbra-0123.partial",
+        f".{MARK}.partial",
+        f".x.{MARK}.partial.old",
+        f".x.{MARK.upper()}.partial",
+    ],
+)
+@pytest.mark.parametrize("folder", [False, True])
+def test_files_of_other_programs_are_left_alone(home: Home, name: str, folder: bool) -> None:
+    theirs = left_behind(home.path, name, folder=folder)
+    remove_leftovers(home.path)
+    assert theirs.exists()
+
+
+def test_a_name_for_what_is_not_finished_is_found_again(home: Home) -> None:
+    for name in ("r", "draft.toml", ".hidden", "größe"):
+        partial_beside(home.path / name).mkdir()
+    assert len(home.leftovers()) == 4
+    remove_leftovers(home.path)
+    assert home.leftovers() == []
 
 
 def hold(path: Path) -> int:
@@ -144,7 +174,7 @@ def hold(path: Path) -> int:
 def test_what_belongs_to_somebody_else_is_left_alone(cli: Cli, home: Home) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can give a folder to somebody else")
-    theirs = left_behind(home.path, ".theirs.0123abcd.partial")
+    theirs = left_behind(home.path, f".theirs.{MARK}.partial")
     os.chown(theirs, 12345, 12345)
     assert cli("schema", "t.csv", "--out", "draft.toml").code == 0
     assert theirs.exists()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -74,7 +76,7 @@ def test_an_interrupt_that_is_swallowed_after_the_charge_stops_between_batches(t
     assert released(tmp_path, monkeypatch) == (130, 1)
     assert not (tmp_path / "r").exists()
     said = capfd.readouterr().err
-    assert "no release was written. A charge already in the ledger stays" in said
+    assert "no release was written. The charge stays in l.db (adumbra ledger show)" in said
     assert "Traceback" not in said and "ignored" not in said
 
 
@@ -117,6 +119,59 @@ def test_everything_is_as_it_was_afterwards():
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM), sys.unraisablehook) == before
     assert not interrupts.asked_to_stop()
     interrupts.stop_if_asked()
+
+
+def test_an_interrupt_before_the_release_begins_says_that_nothing_was_charged(tmp_path, monkeypatch, capfd):
+    def prepare(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pipeline, "prepare", prepare)
+    assert released(tmp_path, monkeypatch) == (130, 0)
+    assert "no release was written. Nothing was charged" in capfd.readouterr().err
+
+
+def test_an_interrupt_that_cannot_tell_names_the_ledger(tmp_path, monkeypatch, capfd):
+    def release(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pipeline, "release", release)
+    assert released(tmp_path, monkeypatch) == (130, 0)
+    assert "If it was charged, the charge stays in l.db" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "start", [("-m", "adumbra.cli.main"), ("-c", "from adumbra.cli.start import run; run()")], ids=["module", "command"]
+)
+def test_an_interrupt_while_the_command_line_is_loaded_is_quiet(start, number, tmp_path):
+    """A library that is slow to load, and a signal while it does."""
+    slow = f"import os, signal, time\nos.kill(os.getpid(), signal.{number.name})\ntime.sleep(9)\n"
+    (tmp_path / "typer.py").write_text(slow)
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, *start, "--version"],
+        env=os.environ | {"PYTHONPATH": path},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_the_installed_command_is_the_one_that_is_quiet():
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
+    assert project["project"]["scripts"] == {"adumbra": "adumbra.cli.start:run"}
+
+
+def test_importing_the_command_line_leaves_signals_alone():
+    code = (
+        "import signal\n"
+        "before = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]\n"
+        "import adumbra.cli.main, adumbra.cli.start\n"
+        "print(before == [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)])\n"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "True\n"
 
 
 def test_signals_at_random_times(home: Home) -> None:

@@ -194,16 +194,22 @@ class _Till:
             events = {name: c.event for name, c in self._planned.calibrations.items()} | {line: event}
             job = self._planned.job
             stop_if_asked()
-            if self._ledger is not None:
-                receipts = self._ledger.charge(
-                    table=job.name,
-                    release_id=self._release_id,
-                    mechanism=job.mechanism.name,
-                    promise=job.promise,
-                    events=events,
-                )
-                self.head = receipts[-1].hash if receipts else None
-            self.charged.update(events)
+            try:
+                if self._ledger is not None:
+                    receipts = self._ledger.charge(
+                        table=job.name,
+                        release_id=self._release_id,
+                        mechanism=job.mechanism.name,
+                        promise=job.promise,
+                        events=events,
+                    )
+                    self.head = receipts[-1].hash if receipts else None
+                self.charged.update(events)
+            except BaseException as error:  # it may have come after the charge was written
+                self.charged.update(events)
+                if self._ledger is None or not self._ledger.may_hold(self._release_id, error):
+                    self.charged.clear()
+                raise
             checkpoint("charged")
         if self.charged.get(line) != event:
             raise RuntimeError("a measurement differs from the one that was planned and charged")
@@ -211,7 +217,7 @@ class _Till:
     def explained(self, error: BaseException, target: Path) -> BaseException:
         """What to raise for a failure after the charge."""
         if asked_to_stop():  # a library may have made an error of its own of the interrupt
-            return KeyboardInterrupt()
+            error = KeyboardInterrupt()
         paid = "the charge stays" if self._ledger is not None else "count it as spent"
         return after_charge(error, paid, f"{target} is complete" if target.exists() else "no release was written")
 

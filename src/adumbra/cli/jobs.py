@@ -11,7 +11,7 @@ from typer.core import TyperCommand
 
 from adumbra.cli.ledgers import LedgerOption, begun, book_of
 from adumbra.cli.output import Reporter, emit, emit_json, note, print_markdown, printing_what_is_in
-from adumbra.core.errors import InputError
+from adumbra.core.errors import PAID, InputError
 from adumbra.core.files import new_file
 from adumbra.core.guarantee import DEFAULT_DELTA, Budget, Relation, Unit
 from adumbra.core.interrupts import stop_if_asked
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from adumbra.core.schema import Schema
     from adumbra.core.tabular import Csv
     from adumbra.pipeline import Job, OwnerNotes
+    from adumbra.privacy.ledger import Ledger
 
 __all__ = [
     "EXTRA_OPTIONS",
@@ -34,6 +35,7 @@ __all__ = [
     "csv_of",
     "dictionary",
     "extra_options",
+    "note_interrupted",
     "plan",
     "release",
     "schema",
@@ -315,6 +317,7 @@ def release(
     key = None if sign is None else read_signing_key(sign)
     declared = Schema.load(schema)
     book = book_of(ledger, declared)
+    job: Job | None = None
     try:
         with Reporter() as reporter:
             job = _job(
@@ -325,18 +328,29 @@ def release(
                 job, out, ledger=book, csv=csv_of(csv, formula_safe), signing_key=key, progress=reporter
             )
         stop_if_asked()
-    except KeyboardInterrupt:
-        # It did not exist when we began, and it appears in one step.
-        state = f"{out} is complete" if out.exists() else "no release was written"
-        note(f"interrupted: {state}. A charge already in the ledger stays (adumbra ledger show)")
+    except KeyboardInterrupt as stopped:
+        note_interrupted(stopped, out, book if job is not None else None)
         raise typer.Exit(130) from None
-    with printing_what_is_in(out):
+    with printing_what_is_in(out, charged=True):
         if json:
             emit_json(folder.card.model_dump(mode="json") | {"folder": str(out)})
         else:
             print_markdown(card_markdown(folder.card))
     _print_owner_notes(owner)
     note(f"released to {out}; charged to {book.path}, table {job.name}")
+
+
+def note_interrupted(stopped: BaseException, out: Path, book: Ledger | None) -> None:
+    """Say what an interrupt left: a release or none, a charge or none; `book` is None before there can be one."""
+    # The folder did not exist when we began, and it appears in one step.
+    state = f"{out} is complete" if out.exists() else "no release was written"
+    if book is None:
+        spent = "Nothing was charged"
+    elif any(line.startswith(PAID) for line in getattr(stopped, "__notes__", ())):
+        spent = f"The charge stays in {book.path} (adumbra ledger show)"
+    else:  # before the charge; or a second interrupt came, and took the place of the one that knew
+        spent = f"If it was charged, the charge stays in {book.path} (adumbra ledger show)"
+    note(f"interrupted: {state}. {spent}")
 
 
 def csv_of(csv: bool, formula_safe: bool) -> Csv:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adumbra.cli.jobs import JsonOption
-from adumbra.cli.output import emit_json, emit_line
+from adumbra.cli.output import emit_json, emit_line, printing
 from adumbra.core.errors import InputError, Refused
 
 if TYPE_CHECKING:
@@ -90,13 +90,9 @@ def keygen(
             raise
     except InputError as error:
         raise InputError("new files FILE and FILE.pub for the keys", error.got, "choose another name") from None
-    if json:
-        emit_json(
-            {
-                "private_key": str(file),
-                "public_key": str(public_file),
-                "fingerprint": fingerprint(key.public_key()),
-            }
-        )
-    else:
-        emit_line(f"private key in {file}, public key in {public_file}, fingerprint {fingerprint(key.public_key())}")
+    mark = fingerprint(key.public_key())
+    with printing("the fingerprint", f"the keys are written: {file} and {public_file}"):
+        if json:
+            emit_json({"private_key": str(file), "public_key": str(public_file), "fingerprint": mark})
+        else:
+            emit_line(f"private key in {file}, public key in {public_file}, fingerprint {mark}")

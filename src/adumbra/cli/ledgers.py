@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adumbra.cli.output import emit, emit_json, note, print_table
+from adumbra.cli.output import emit, emit_json, note, print_table, printing
 from adumbra.core.errors import InputError, Refused
 from adumbra.core.guarantee import DEFAULT_DELTA, Neighbours, Relation, Unit
 from adumbra.core.validation import between
@@ -249,7 +249,9 @@ def cap(
         text = f"cap for {table}: epsilon {epsilon:g} at delta {delta:g}, {neighbours}"
         if not any(entry.kind == "charge" for entry in book.entries(table)):
             note(f"nothing was charged to {table} in {book.path} yet: mind the spelling")
-    if json:
-        emit_json({"table": table} | done | dataclasses.asdict(receipt))
-    else:
-        emit(text + "\n")
+    state = "is withdrawn" if remove else "stands"
+    with printing("the receipt", f"the cap {state} in {book.path} (adumbra ledger show)"):
+        if json:
+            emit_json({"table": table} | done | dataclasses.asdict(receipt))
+        else:
+            emit(text + "\n")

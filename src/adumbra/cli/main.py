@@ -1,8 +1,8 @@
 """The command line: parse, call, print.
 
 Exit codes: 0 done, 1 the answer is no (verification failed, ledger exhausted or damaged), 2 bad usage or bad input and
-nothing was spent, 3 a defect of adumbra, 4 something failed after the charge, which stays, 130 interrupted. Results go
-to stdout, everything else to stderr.
+nothing was spent, 3 a defect of adumbra, 4 something failed after the work was charged or written, which stays, 130
+interrupted. Results go to stdout, everything else to stderr.
 
 Heavy libraries are imported inside the commands that need them: help answers at once, and an interrupt while they
 load is handled like any other.
@@ -10,7 +10,13 @@ load is handled like any other.
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before the rest is loaded, as the installed command does
+    from adumbra.cli.start import leave_quietly
+
+    leave_quietly()
+
 import contextlib
+import io
 import os
 import sys
 import traceback
@@ -111,14 +117,17 @@ def run() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller: nobody reads it
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - for as long as the process lives
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a letter without a place there ends no paid release
     silence()
     try:
         code = command()
     except KeyboardInterrupt:  # a second one, while the first was being reported
         code = _INTERRUPTED
-    for stream in (sys.stdout, sys.stderr):
+    for written in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
-            stream.flush()
+            written.flush()
     # Everything is written and cleaned up. A reading thread that a library left behind (a file given up half-way)
     # can abort the process while Python shuts down and so change the exit code: leave without that.
     os._exit(code)
@@ -200,7 +209,7 @@ def _explain_defect(error: Exception) -> int:
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "adumbra" in Path(f.filename).parts]
     place = f" at {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
     notes = [line for line in getattr(error, "__notes__", ()) if line.startswith(PAID)]  # others may quote a cell
-    spent = notes[0].removeprefix(PAID) if notes else "nothing was charged"
+    spent = notes[0].removeprefix(PAID) if notes else "if a release was charged, adumbra ledger show tells"
     print_error(
         AdumbraError(
             "adumbra to work: this is a defect of it, not of your input",

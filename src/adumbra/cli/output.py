@@ -13,12 +13,12 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
 from rich.console import Console
 from rich.text import Text
 
-from adumbra.core.errors import AdumbraError, AfterCharge
+from adumbra.core.errors import AdumbraError, AfterCharge, InputError
 from adumbra.core.shown import shown, shown_json, shown_lines
 
 if TYPE_CHECKING:
@@ -30,16 +30,51 @@ __all__ = [
     "emit",
     "emit_data",
     "emit_json",
+    "emit_json_text",
     "emit_line",
     "note",
     "print_error",
     "print_frame",
     "print_markdown",
     "print_table",
+    "printing",
     "printing_what_is_in",
 ]
 
-_notes = Console(stderr=True, highlight=False)
+
+class _Stderr:
+    """Standard error, whatever it is by now. A full disk or a terminal that went away is not worth an error.
+
+    Notes and progress must not end a release that is paid for, nor change its exit code; not even from the thread
+    that draws a progress bar.
+    """
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            _stream().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            _stream().flush()
+
+    def isatty(self) -> bool:
+        return _stream().isatty()
+
+    def fileno(self) -> int:
+        return _stream().fileno()
+
+    @property
+    def encoding(self) -> str:
+        return _stream().encoding or "utf-8"
+
+
+def _stream() -> TextIO:
+    # while a progress bar is shown, rich puts a stand-in there that comes back to us
+    return cast(TextIO, getattr(sys.stderr, "rich_proxied_file", sys.stderr))
+
+
+_notes = Console(file=cast(IO[str], _Stderr()), highlight=False)
 _out = Console(highlight=False)
 _PIPED_WIDTH = 160
 
@@ -50,9 +85,7 @@ def note(text: str) -> None:
 
 
 def _say(text: Text) -> None:
-    # A full disk behind stderr must not end a release that is paid for, nor change its exit code.
-    with contextlib.suppress(OSError):
-        _notes.print(text, soft_wrap=True)
+    _notes.print(text, soft_wrap=True)
 
 
 def print_error(error: AdumbraError) -> None:
@@ -83,7 +116,24 @@ def emit_data(text: str) -> None:
 
 def emit_json(value: Any) -> None:
     """One JSON document on stdout."""
-    emit_data(shown_json(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)) + "\n")
+    emit_json_text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def emit_json_text(text: str) -> None:
+    """JSON that is written already; where stdout has no place for a letter, escaped as JSON does."""
+    text = shown_json(text)
+    if not _can_be_written(text):  # outside of strings JSON is ASCII
+        text = "".join(letter if letter.isascii() else json.dumps(letter)[1:-1] for letter in text)
+    emit_data(text)
+
+
+def _can_be_written(text: str) -> bool:
+    """Whether stdout has a place for every letter; what it has none for would come out as `\\xfc`."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def print_markdown(text: str) -> None:
@@ -142,20 +192,30 @@ def print_frame(frame: pl.DataFrame, as_json: bool, *, formula_safe: bool = Fals
 
         page = io.BytesIO()
         write_csv(frame, page, FORMULA_SAFE if formula_safe else True)
-        emit_data(page.getvalue().decode())
+        text = page.getvalue().decode()
+        if not _can_be_written(text):
+            raise InputError(
+                "a standard output that takes every letter of the answers",
+                f"one of encoding {sys.stdout.encoding}",
+                "set PYTHONIOENCODING=utf-8, or use --json",
+            )
+        emit_data(text)
 
 
 @contextlib.contextmanager
-def printing_what_is_in(folder: Path) -> Iterator[None]:
-    """Say of output that cannot be written (a full disk behind stdout) that the release is there all the same."""
+def printing(what: str, done: str) -> Iterator[None]:
+    """Say of output that cannot be written (a full disk behind stdout) what was done all the same."""
     try:
         yield
-    except OSError as error:
-        raise AfterCharge(
-            "an output that takes the card",
-            error.strerror or type(error).__name__,
-            f"{folder} is complete, and what was charged for it stays; its card is in card.md and card.json",
-        ) from None
+    except Exception as error:  # whatever it is, the work is done: nobody may take it for undone
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise AfterCharge(f"a standard output that takes {what}", reason, done) from None
+
+
+def printing_what_is_in(folder: Path, *, charged: bool) -> contextlib.AbstractContextManager[None]:
+    """Say of a card that cannot be printed that the release is there, and what it cost."""
+    spent = "what was charged for it stays" if charged else "nothing was charged for it"
+    return printing("the card", f"{folder} is complete, and {spent}; its card is in card.md and card.json")
 
 
 class Reporter:

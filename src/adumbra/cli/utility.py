@@ -8,13 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adumbra.cli.jobs import DelimiterOption, FormulaOption, JsonOption, NameOption, SeedOption, csv_of
+from adumbra.cli.jobs import (
+    DelimiterOption,
+    FormulaOption,
+    JsonOption,
+    NameOption,
+    SeedOption,
+    csv_of,
+    note_interrupted,
+)
 from adumbra.cli.ledgers import LedgerOption, book_of
 from adumbra.cli.output import (
     Reporter,
     emit,
-    emit_data,
     emit_json,
+    emit_json_text,
     note,
     print_markdown,
     print_table,
@@ -23,7 +31,6 @@ from adumbra.cli.output import (
 from adumbra.core.errors import InputError
 from adumbra.core.files import new_file
 from adumbra.core.interrupts import stop_if_asked
-from adumbra.core.shown import shown_json
 
 if TYPE_CHECKING:
     import polars as pl
@@ -208,11 +215,10 @@ def apply(
                 tell=owner.append,
             )
         stop_if_asked()
-    except KeyboardInterrupt:
-        state = f"{out} is complete" if out.exists() else "no release was written"
-        note(f"interrupted: {state}. A charge already in the ledger stays (adumbra ledger show)")
+    except KeyboardInterrupt as stopped:
+        note_interrupted(stopped, out, book if private else None)
         raise typer.Exit(130) from None
-    with printing_what_is_in(out):
+    with printing_what_is_in(out, charged=private and book is not None):
         if json:
             emit_json(folder.card.model_dump(mode="json") | {"folder": str(out)})
         elif isinstance(folder, UtilityFolder):
@@ -298,7 +304,7 @@ def tradeoff(
         found = frontier(frame, recipes, splits=splits, seed=seed, quick=quick, progress=reporter)
     _write(out, {"tradeoff.svg": found.svg(), "tradeoff.csv": found.to_csv(), "tradeoff.json": found.to_json()})
     if json:
-        emit_data(shown_json(found.to_json()))
+        emit_json_text(found.to_json())
     else:
         print_table(
             f"serve {', '.join(utility)}, hide {', '.join(privacy)}: per cent, means of fresh splits: {splits}",

@@ -47,7 +47,10 @@ class Refused(AdumbraError):
 
 
 class AfterCharge(AdumbraError):
-    """Something failed after the charge (exit code 4). The charge stays; the remedy says whether a release exists."""
+    """Something failed after the charge (exit code 4). The charge stays; the remedy says whether a release exists.
+
+    The command line says it too of other work that is done and stays, where only its result could not be printed.
+    """
 
     exit_code = 4
 

@@ -3,9 +3,10 @@
 Reading: a folder may come from anybody. A link in it would show another file of the reader's machine, and opening a
 pipe would wait for ever, so only regular files are opened.
 
-Writing: everything begins under a hidden name beside its place, `.NAME.xxxxxxxx.partial`, and is put there in one step
-at the end. A process that is killed leaves that name behind; it holds a lock as long as it lives, so whoever next works
-in the same place can tell that nobody is behind it and removes it.
+Writing: everything begins under a hidden name beside its place, `.NAME.adumbra-<16 hexadecimal digits>.partial`, and is
+put there in one step at the end. A process that is killed leaves that name behind; it holds a lock as long as it lives,
+so whoever next works in the same place can tell that nobody is behind it and removes it. The name must be one that no
+other program gives: what only looks alike is somebody else's.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ __all__ = [
     "sync",
 ]
 
-_LEFTOVER = re.compile(r"\..+\.[0-9a-f]{8}\.partial", re.DOTALL)
+_LEFTOVER = re.compile(r"\..+\.adumbra-[0-9a-f]{16}\.partial", re.DOTALL)
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _CAREFULLY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
@@ -117,7 +118,7 @@ def _put(partial: Path, path: Path) -> None:
 
 def partial_beside(path: Path) -> Path:
     """A hidden name beside a place, for what is not finished."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    return path.with_name(f".{path.name}.adumbra-{secrets.token_hex(8)}.partial")
 
 
 def claim_folder(folder: Path) -> int | None:

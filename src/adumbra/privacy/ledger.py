@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adumbra.core.checkpoint import checkpoint
-from adumbra.core.errors import InputError, Refused
+from adumbra.core.errors import AdumbraError, InputError, Refused
 from adumbra.core.events import Event
 from adumbra.core.guarantee import Neighbours, Promise
 from adumbra.core.validation import at_least, between, positive, written
@@ -185,6 +185,19 @@ class Ledger:
             lines = file.lines_of(db)
         _all_read(lines, self.path)
         return [line for line in lines if isinstance(line, Entry) and table in (None, line.table)]
+
+    def may_hold(self, release_id: str, error: BaseException) -> bool:
+        """Whether a release was charged, or may have been, when `charge` ended with this error.
+
+        An answer of no came before anything was written. After others the ledger is asked; if it cannot be, a charge
+        counts as made, unless the error said itself that this is no ledger to write to.
+        """
+        if isinstance(error, Refused) or not file.exists(self.path):
+            return False
+        try:
+            return any(entry.body.get("release_id") == release_id for entry in self.entries())
+        except AdumbraError:
+            return not isinstance(error, InputError)
 
     def tables(self) -> list[str]:
         """Names of all tables with a line, sorted."""
