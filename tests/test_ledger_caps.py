@@ -301,7 +301,9 @@ def test_a_cap_that_admits_nothing_more_is_remarked_on_at_once(cli: Cli, home: H
     for words in ((), ("--json",)):
         done = cli("ledger", "cap", name, "--epsilon", "9", "--relation", "add-remove", *words)
         assert done.code == 0
-        assert "no finite cost for row/add-remove: nothing more can be charged under this cap" in done.err
+        assert (
+            "no finite cost for row/add-remove at delta 1e-06: nothing more can be charged under this cap" in done.err
+        )
     refused = cli(*RELEASE, "--out", "again")
     assert refused.code == 1 and "what is already spent has no finite epsilon there" in refused.err
     assert "--remove --unit row --relation add-remove" in refused.err

@@ -94,7 +94,8 @@ class Verification:
         remedy = "get it again from its owner"
         if self.other_signer and len(self.problems) == 1:
             remedy = (
-                "check whose key you were given: compare fingerprints with the owner, by another way than this folder"
+                "check whose key you were given: compare fingerprints with the owner, another way than by this folder; "
+                "if the key is the owner's, the folder is not"
             )
         return Refused("a folder as its card describes", "; ".join(self.problems), remedy)
 

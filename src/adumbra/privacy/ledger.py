@@ -145,8 +145,8 @@ class Ledger:
             receipt = file.append(db, "cap", table, body)
         if math.isinf(spent):
             warnings.warn(
-                f"what was already released of {table} has no finite cost for {kind}: nothing more can be charged "
-                "under this cap",
+                f"what was already released of {table} has no finite cost for {kind} at delta {delta:g}: nothing "
+                "more can be charged under this cap",
                 stacklevel=2,
             )
         return receipt
@@ -339,8 +339,10 @@ def _check_cap(cap: Entry, table: str, spent: list[Event], asked: list[Event]) -
     if math.isinf(before):  # neither a smaller release nor a larger cap would help
         got = f"what is already spent has no finite epsilon there ({limit.neighbours})"
         remedy = f"nothing was charged, and nothing can be under this cap; {withdraw}"
+        remedy += "; one at a delta above 0 may hold" * (limit.delta == 0)
     elif math.isinf(total):
         got = f"no finite epsilon with this release ({before:.6g} is already spent)"
+        options += " --delta 0" * (limit.delta == 0)  # which noise of any other promise does not keep
         remedy = f"nothing was charged; release with a promise for those neighbours ({options}), or {withdraw}"
     else:
         got = f"epsilon {total:.6g} with this release ({before:.6g} is already spent)"
