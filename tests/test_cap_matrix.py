@@ -49,7 +49,7 @@ def spend(ledger: Ledger, table: str, asked: Event) -> bool:
             table=table,
             release_id="r",
             mechanism="m",
-            promise=Promise(1.0, DELTA, Neighbours.parse("row/replace")),
+            promise=Promise(1.0, DELTA, Neighbours.parse("row/add-remove")),  # under which every bound counts
             events={"line": asked},
         )
     except Refused:
