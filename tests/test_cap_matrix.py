@@ -6,6 +6,7 @@ neighbours and delta. A past event without a bound for them costs infinitely muc
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 import pytest
@@ -48,7 +49,7 @@ def spend(ledger: Ledger, table: str, asked: Event) -> bool:
             table=table,
             release_id="r",
             mechanism="m",
-            promise=Promise(1.0, DELTA, Neighbours.parse("row/add-remove")),  # which keeps every bound that an event has
+            promise=Promise(1.0, DELTA, Neighbours.parse("row/add-remove")),  # under which every bound counts
             events={"line": asked},
         )
     except Refused:
@@ -71,7 +72,8 @@ def test_a_cap_counts_every_past_charge(past, bounded, ledger):
         total = epsilon_of([first, asked], neighbours, DELTA)
         assert math.isfinite(total) == (name in BOUNDED[bounded])
         if math.isinf(total):
-            ledger.set_cap(table, neighbours, 1e12, DELTA)
+            with pytest.warns(UserWarning, match="nothing more"):
+                ledger.set_cap(table, neighbours, 1e12, DELTA)
             assert not spend(ledger, table, asked)
             continue
         ledger.set_cap(table, neighbours, total * (1 - 1e-6), DELTA)
@@ -101,7 +103,8 @@ def test_a_pure_cap_admits_pure_noise_only(past, name, ledger):
     pure = past in ("laplace", "l2-laplace")
     asked = event("laplace", tuple(EVERY))
     assert spend(ledger, "t", event(past, tuple(EVERY)))
-    ledger.set_cap("t", neighbours, 1e12, 0.0)
+    with contextlib.nullcontext() if pure else pytest.warns(UserWarning, match="at delta 0: nothing more"):
+        ledger.set_cap("t", neighbours, 1e12, 0.0)
     assert spend(ledger, "t", asked) == pure
     assert not spend(ledger, "t", event("gaussian", tuple(EVERY)))
 
@@ -115,7 +118,8 @@ def test_each_cap_asks_about_its_own_neighbours(capped, ledger):
     assert spend(ledger, "t", only)
     for name in EVERY:
         if name != capped:
-            ledger.set_cap("t", Neighbours.parse(name), 1e12, DELTA)
+            with pytest.warns(UserWarning, match="nothing more"):
+                ledger.set_cap("t", Neighbours.parse(name), 1e12, DELTA)
             assert not spend(ledger, "t", event("laplace", tuple(EVERY)))
             ledger.remove_cap("t", Neighbours.parse(name))
     assert spend(ledger, "t", only)

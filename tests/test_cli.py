@@ -267,8 +267,8 @@ def test_half_a_key_pair_is_not_left(cli: Cli, home: Home) -> None:
 def test_verify_refuses_a_changed_folder(cli: Cli, home: Home) -> None:
     release(cli, "r")
     assert json.loads(cli("verify", "r", "--json").out) == {
-        "folder": "r", "verified": True, "files": 3, "page": "matches", "signed": False, "fingerprint": None,
-        "signer": None, "signer_proved": False, "problems": []
+        "folder": "r", "verified": True, "files": 3, "page": "matches", "page_checked": True,
+        "signed": False, "fingerprint": None, "signer": None, "signer_proved": False, "problems": []
     }  # fmt: skip
     with (home.path / "r" / "data.parquet").open("ab") as file:
         file.write(b"x")

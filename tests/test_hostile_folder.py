@@ -190,6 +190,76 @@ def test_the_page_of_another_version_is_said_not_to_be_checked(cli: Cli, home: H
     assert "sha256 differs" in cli("verify", "r").err
 
 
+def test_a_page_that_was_not_checked_is_the_first_thing_said(cli: Cli, home: Home) -> None:
+    """Unless the signer is known: the signature covers its hash."""
+    key = key_pair(home.path, "mine")
+    path = small(home.path / "r", home.path / "mine")
+    assert json.loads(cli("verify", "r", "--json").out)["page_checked"] is True
+    edited(path, library="adumbra 0.0.1", epsilon=0.5)
+    from adumbra.core.signature import sign
+
+    (path / "card.sig").write_text(sign((path / "card.json").read_bytes(), key))
+    first = "page: card.md was not checked: written by adumbra 0.0.1; "
+    for words, then in (
+        ((), "it may say other than card.json"),
+        (("--public-key", "mine.pub"), "it is the signer's"),
+    ):
+        assert cli("verify", "r", *words).out.startswith(first + then)
+        facts = json.loads(cli("verify", "r", "--json", *words).out)
+        assert facts["page_checked"] is False and facts["verified"] is True
+
+
+@pytest.mark.parametrize(
+    "library",
+    [
+        "adumbra 0.1.0" + 80 * " " + "signature: valid for the trusted key owner.pub (fingerprint 00)",
+        "adumbra 0.1.0 page: card.md is what card.json says",
+        "adumbra",
+        "adumbra 0.1.",
+        "adumbra 0.1.0\n",
+        "adumbra \u0661.0",
+        "adumbra " + 100 * "1",
+        "another 0.1.0",
+        "",
+    ],
+)
+def test_only_a_version_excuses_a_page_from_being_checked(cli: Cli, home: Home, library: str) -> None:
+    """The name of the library is the folder's own word; it must not become a line of ours."""
+    path = small(home.path / "r")
+    edited(path, library=library, epsilon=0.5)
+    refused = cli("verify", "r")
+    assert refused.code == 1 and "card.md is not what card.json says" in refused.err
+    assert "signature" not in refused.out + refused.err
+    facts = json.loads(cli("verify", "r", "--json").out)
+    assert facts["verified"] is False and facts["page_checked"] is False and library not in facts["page"].split(": ")
+
+
+def test_blanks_make_no_line_of_their_own(cli: Cli, home: Home) -> None:
+    path = small(home.path / "r")
+    blanks = " \u00a0\u2003\u3000" * 20
+    (path / f"x{blanks}signature: valid").write_text("")
+    assert "x  signature: valid is not part of the release" in cli("verify", "r").err
+
+
+def test_what_is_verified_is_the_card_in_use(tmp_path: Path) -> None:
+    """A forged card that is swapped for the genuine one before it is verified."""
+    key_pair(tmp_path, "mine")
+    path = small(tmp_path / "r", tmp_path / "mine")
+    genuine = (path / "card.json").read_bytes()
+    edited(path, epsilon=0.001)
+    forged = ad.load(path)
+    (path / "card.json").write_bytes(genuine)
+    for key in (None, tmp_path / "mine.pub"):
+        assert "card.json changed since it was opened" in forged.verify(key)
+        with pytest.raises(ad.Refused, match="changed since"):
+            forged.demand(key)
+        assert ad.load(path).verify(key) == []
+    unsigned = small(tmp_path / "unsigned")
+    opened = ad.load(unsigned)
+    (unsigned / "card.json").unlink()
+    assert "card.json changed since it was opened" in opened.verify()
+
+
 # ---- what was proved
 
 
@@ -274,9 +344,50 @@ def test_python_takes_a_key_too(tmp_path: Path) -> None:
     assert ad.load(path, public_key=mine.public_key()).verify() == []
     with pytest.raises(ad.Refused, match="the key given"):
         ad.load(path, tmp_path / "other.pub")
-    assert ad.load(path).verify(other.public_key()) == ["the signature does not fit card.json and the key given"]
+    from adumbra.core.signature import fingerprint
+
+    signed, given = fingerprint(mine.public_key()), fingerprint(other.public_key())
+    assert ad.load(path).verify(other.public_key()) == [
+        f"the signature is valid for a key of fingerprint {signed}, which is not the key given (fingerprint {given})"
+    ]
+    card = path / "card.json"
+    loaded = card.read_bytes()
+    card.write_bytes(loaded + b" ")
+    assert ad.load(path).verify(other.public_key()) == [
+        f"the signature does not fit card.json and the key given (fingerprint {given})"
+    ]
+    card.write_bytes(loaded)
     with pytest.raises(ad.Refused):
         ad.evaluate_release(path, pl.DataFrame({"a": [0.25, 0.5, 0.75, 1.0]}), public_key=tmp_path / "other.pub")
+
+
+def test_another_signer_is_named_beside_the_key_given(cli: Cli, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder is intact: getting it again would not help."""
+    from adumbra.core.signature import fingerprint
+
+    mine, other = (fingerprint(key_pair(home.path, name).public_key()) for name in ("mine", "other"))
+    path = small(home.path / "r", home.path / "mine")
+    refused = cli("verify", "r", "--public-key", "other.pub")
+    assert refused.code == 1 and mine in refused.err and other in refused.err
+    assert "check whose key you were given" in refused.err and "get it again" not in refused.err
+    keys = home.path / "keys"
+    keys.mkdir()
+    monkeypatch.setenv("ADUMBRA_TRUSTED_KEYS", str(keys))
+    for name in ("a", "b"):
+        shutil.copy(home.path / "other.pub", keys / f"{name}.pub")
+    refused = cli("verify", "r", "--trusted")
+    assert refused.code == 1 and mine in refused.err and "any of the 2 trusted keys" in refused.err
+    (path / "data.parquet").write_bytes(b"changed")
+    assert "get it again from its owner" in cli("verify", "r", "--public-key", "other.pub").err
+
+
+def test_what_is_no_public_key_is_named(cli: Cli, home: Home) -> None:
+    key_pair(home.path, "mine")
+    small(home.path / "r", home.path / "mine")
+    home.write("text", "no key")
+    for name, words in (("nosuch", "no such file"), ("mine", "a private key"), ("text", "does not read as one")):
+        refused = cli("verify", "r", "--public-key", name)
+        assert refused.code == 2 and f"{words}" in refused.err, name
 
 
 # ---- keys that bind nobody

@@ -151,9 +151,12 @@ def test_a_past_charge_without_a_bound_meets_a_cap_as_infinite(unit: str, ledger
     """However small the new charge and however large the cap that was set after it."""
     other = "cell/replace" if unit == "row" else "row/replace"
     charge(ledger, Event("laplace", 1.0, {other: 0.01}))
-    ledger.set_cap("patients", Neighbours.parse(f"{unit}/replace"), 1e9, 1e-6)
-    with pytest.raises(Refused, match="inf is already spent"):
+    with pytest.warns(UserWarning, match=f"no finite cost for {unit}/replace at delta 1e-06: nothing more"):
+        ledger.set_cap("patients", Neighbours.parse(f"{unit}/replace"), 1e9, 1e-6)
+    with pytest.raises(Refused, match="already spent has no finite epsilon there") as refused:
         charge(ledger, Event("laplace", 1e6, {"row/replace": 1.0, "cell/replace": 0.1}))
+    assert f"--remove --unit {unit} --relation replace" in refused.value.remedy
+    assert "ask for less" not in refused.value.remedy and "raise" not in refused.value.remedy
 
 
 def test_the_newest_cap_holds_and_every_kind_of_neighbours_has_its_own(ledger: Ledger) -> None:

@@ -278,6 +278,55 @@ def test_a_card_that_names_no_ledger_or_another_release(cli: Cli, home: Home) ->
     assert refused.code == 1 and "is not the charge of release" in refused.err
 
 
+@pytest.mark.parametrize("spelling", [str.upper, str.title, lambda head: f" {head}\n"])
+def test_a_hash_spelt_otherwise_hides_no_other_release(cli: Cli, home: Home, spelling: Callable[[str], str]) -> None:
+    assert cli(*RELEASE, "--out", "r").code == 0
+    shutil.copytree(home.path / "r", home.path / "other")
+    path = home.path / "other" / "card.json"
+    card = json.loads(path.read_text())
+    head = spelling(card["ledger_head"])
+    path.write_text(json.dumps(card | {"ledger_head": head}))
+    assert cli("ledger", "check", "--expect-card", "other").code == 0
+    path.write_text(json.dumps(card | {"ledger_head": head, "release_id": "0" * 16}))
+    for words in ((), ("--expect-card", "r")):  # nor does the release that it is the charge of
+        refused = cli("ledger", "check", "--expect-card", "other", *words)
+        assert refused.code == 1 and "is not the charge of release 0000000000000000" in refused.err
+
+
+def test_a_cap_that_admits_nothing_more_is_remarked_on_at_once(cli: Cli, home: Home) -> None:
+    """Rows were released under replace: that has no finite cost for add-remove, whatever the cap."""
+    assert cli(*RELEASE, "--out", "r").code == 0
+    (name,) = Ledger(home.ledger).tables()
+    assert "no finite cost" not in cli("ledger", "cap", name, "--epsilon", "9").err
+    for words in ((), ("--json",)):
+        done = cli("ledger", "cap", name, "--epsilon", "9", "--relation", "add-remove", *words)
+        assert done.code == 0
+        assert (
+            "no finite cost for row/add-remove at delta 1e-06: nothing more can be charged under this cap" in done.err
+        )
+    refused = cli(*RELEASE, "--out", "again")
+    assert refused.code == 1 and "what is already spent has no finite epsilon there" in refused.err
+    assert "--remove --unit row --relation add-remove" in refused.err
+    for words in ("inf ", "ask for less", "raise the cap"):
+        assert words not in refused.err
+    assert cli("ledger", "cap", name, "--remove", "--unit", "row", "--relation", "add-remove").code == 0
+    assert cli(*RELEASE, "--out", "again").code == 0
+
+
+def test_a_release_without_finite_cost_is_told_the_neighbours_of_the_cap(cli: Cli, home: Home) -> None:
+    name = ("--name", "patients")
+    assert cli("ledger", "cap", "patients", "--epsilon", "9", "--relation", "add-remove").code == 0
+    refused = cli(*RELEASE, *name, "--out", "r")
+    assert refused.code == 1 and "no finite epsilon with this release (0 is already spent)" in refused.err
+    assert "those neighbours (--unit row --relation add-remove)" in refused.err and "ask for less" not in refused.err
+
+
+@pytest.mark.parametrize("seed", ["", "  "])
+def test_an_empty_seed_is_refused_and_nothing_is_charged(cli: Cli, home: Home, seed: str) -> None:
+    refused = cli(*RELEASE[:-1], seed, "--out", "r")
+    assert refused.code == 2 and "an empty one" in refused.err and not home.ledger.exists()
+
+
 def test_a_card_of_an_earlier_version_has_no_hash_and_loads(home: Home) -> None:
     done = ad.release(home.table, home.schema, ad.DPPro(dimension=1), ad.Budget(1.0), ledger=Ledger(home.ledger))
     old = {key: value for key, value in done.card.model_dump().items() if key != "ledger_head"}

@@ -32,7 +32,7 @@ from sklearn.pipeline import make_pipeline
 import adumbra as ad
 import adumbra.sklearn
 from adumbra.audit.adversaries import AdversaryReport
-from adumbra.core.guarantee import Relation, Unit
+from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.core.rows import PrivateRows
 from adumbra.jupa.recipe import RELEASES
 from adumbra.mechanisms.catalogue import build
@@ -45,6 +45,7 @@ from adumbra.table.table import Table
 from tests.at_the_noise import warming
 from tests.contents import contents, differing, reachable
 from tests.test_contract import NAMES, SCHEMA, answered, people, promises
+from tests.test_meter import SPACE
 
 LOW, HIGH = np.array([0.0, -1.0, 10.0]), np.array([1.0, 3.0, 50.0])
 DATE = "2000-01-01T00:00:00+00:00"
@@ -344,6 +345,41 @@ def test_a_pickled_release_gives_back_the_frames_it_gave(tmp_path):
     release = ad.release(people(9).to_pandas(), SCHEMA, ad.DPPro(dimension=2), ad.Budget(1.0), out=tmp_path / "out")
     again = pickle.loads(pickle.dumps(release))  # noqa: S301 - made here
     assert isinstance(again.table, pd.DataFrame) and again.table.equals(release.table)
+
+
+def test_a_release_can_be_pickled_once_it_is_saved(tmp_path, monkeypatch):
+    """As the saved folder, by its absolute place, whatever the current folder is then."""
+    monkeypatch.chdir(tmp_path)
+    release = ad.release(people(9).to_pandas(), SCHEMA, ad.DPPro(dimension=2), ad.Budget(1.0))
+    release.save("saved")
+    loaded = ad.load("saved")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for found, frame in ((release, pd.DataFrame), (loaded, pl.DataFrame)):
+        for again in (pickle.loads(pickle.dumps(found)), copy.copy(found)):  # noqa: S301 - made here
+            assert again.path == tmp_path / "saved" and again.card == release.card
+            assert isinstance(again.table, frame) and again.verify() == []
+
+
+def test_a_pickled_release_is_refused_where_another_has_its_place(tmp_path):
+    written = []
+    for _ in range(2):
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        made = ad.release(people(9), SCHEMA, ad.DPPro(dimension=2), ad.Budget(1.0), out=tmp_path / "out")
+        written.append(pickle.dumps(made))
+    with pytest.raises(ad.Refused, match="the folder changed since it was pickled"):
+        pickle.loads(written[0])  # noqa: S301 - made here
+    assert pickle.loads(written[1]).verify() == []  # noqa: S301 - made here
+
+
+def test_rows_and_meters_do_not_print_how_many_rows_there_are():
+    """Private under add-remove; a traceback or a notebook would show it."""
+    printed = []
+    for count in (23456, 23457):
+        rows = PrivateRows(SPACE, count, lambda: iter(()))
+        meter = Meter(rows, Promise(1.0, 0.0, Neighbours.parse("row/add-remove")), {"a": 1.0}, lambda *_: None)
+        printed.append((repr(rows), repr(meter)))
+    assert printed[0] == printed[1]
 
 
 @pytest.mark.parametrize("relation", list(Relation))

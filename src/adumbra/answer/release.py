@@ -18,7 +18,7 @@ from adumbra.answer.counted import CountedCells, CountEstimate
 from adumbra.answer.projected import Estimate, ProjectedRows
 from adumbra.answer.queries import read_queries, with_condition
 from adumbra.core.card import Card
-from adumbra.core.errors import InputError
+from adumbra.core.errors import InputError, Refused
 from adumbra.core.files import open_regular, sync
 from adumbra.core.release import ReleaseFolder
 from adumbra.core.shown import shown
@@ -37,24 +37,26 @@ _OF_CELLS = ("range", "marginal", "workload")
 class Release:
     """A release folder with its answers.
 
-    Made by `adumbra.release` and `adumbra.load`. Everything in it may be published. Its pickle is the place of its
-    folder and no more; it opens where that folder can be read.
+    Made by `adumbra.release` and `adumbra.load`. Everything in it may be published. Its pickle is the absolute place
+    of its folder, the sha256 of the card and the library its frames come in, no more; it opens where that folder can
+    be read and still has that card.
     """
 
     def __init__(self, folder: ReleaseFolder, native: Native = "polars", temporary: bool = False) -> None:
         self._folder = folder
         self._native = native
+        self._home = None if temporary else folder.path.absolute()
         if temporary:  # a release that was never saved goes away with the object
             self._cleaner = weakref.finalize(self, shutil.rmtree, folder.path.parent, True)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if hasattr(self, "_cleaner"):
+        if self._home is None:
             raise InputError(
                 "a release that was saved, to copy or pickle it",
                 "one in a temporary place, which goes away with this object",
-                "save it first: adumbra.load(release.save(FOLDER))",
+                "save it first: release.save(FOLDER)",
             )
-        return _opened, (str(self.path), self._native)
+        return _opened, (str(self._home), self._native, self._folder.card_sha256)
 
     def __repr__(self) -> str:
         card = self.card
@@ -84,7 +86,10 @@ class Release:
         return self._folder.arrays()
 
     def save(self, out: str | Path) -> Path:
-        """Copy the folder to `out`, in one step; `out` must not exist."""
+        """Copy the folder to `out`, in one step; `out` must not exist.
+
+        A release that had only a temporary place can be pickled from then on, as the folder `out`.
+        """
         target = Path(out)
         size = sum(file.stat().st_size for file in self.path.iterdir())
         with staged(target, numbers=size // 8, csv=False) as (partial, place):
@@ -94,6 +99,8 @@ class Release:
                 sync(partial / file.name)
             check_target(place)
             partial.rename(place)
+        if self._home is None:
+            self._home = target.absolute()
         return target
 
     def verify(self, public_key: PublicKey | None = None) -> list[str]:
@@ -242,16 +249,25 @@ class Release:
         return give_back(self._rows.reconstruct(), self._native)
 
 
-def _opened(path: str, native: Native) -> Release:
+def _opened(path: str, native: Native, card_sha256: str) -> Release:
     """A release that was pickled."""
-    return Release(ReleaseFolder.open(path), native)
+    folder = ReleaseFolder.open(path)
+    if folder.card_sha256 != card_sha256:
+        raise Refused(
+            "the release that was pickled",
+            f"{path}: the folder changed since it was pickled",
+            "put that release back, or adumbra.load what is there now and verify it",
+        )
+    return Release(folder, native)
 
 
 def load(path: str | Path, public_key: PublicKey | None = None) -> Release:
     """Open a release folder that somebody published.
 
-    With a public key (or its PEM file) the whole folder is verified first: `Refused` if the key's holder did not sign
-    it, or if anything in it was changed since. Without one nothing is verified; `Release.verify` does that.
+    With a public key the whole folder is verified first: `Refused` if the key's holder did not sign it, or if anything
+    in it was changed since. The key is an `Ed25519PublicKey` of cryptography, the path (str or Path) of its PEM file,
+    or a mapping of names to such keys, of which one must have signed. Without one nothing is verified;
+    `Release.verify` does that.
     """
     folder = ReleaseFolder.open(path)
     if public_key is not None:

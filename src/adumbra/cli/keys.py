@@ -9,7 +9,7 @@ import typer
 
 from adumbra.cli.jobs import JsonOption
 from adumbra.cli.output import emit_json, emit_line, printing
-from adumbra.core.errors import InputError, Refused
+from adumbra.core.errors import InputError
 
 if TYPE_CHECKING:
     from adumbra.core.signature import PublicKeys
@@ -57,7 +57,7 @@ def verify(
     if json:
         emit_json({"folder": str(folder)} | found.to_dict())
     if found.problems:
-        raise Refused("a folder as its card describes", "; ".join(found.problems), "get it again from its owner")
+        raise found.refusal()
     if not json:
         for line in found.in_words():
             emit_line(line)

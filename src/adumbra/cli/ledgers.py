@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -175,14 +176,15 @@ def check(
 ) -> None:
     """Verify the hash chain: finds any edited, removed or reordered line; with --expect, an older copy too."""
     book = _book(ledger, schema)
-    cards = dict(_card_head(folder) for folder in expect_card or [])
-    wanted = [*(expect or []), *cards]
+    cards = [_card_head(folder) for folder in expect_card or []]
+    wanted = [*(expect or []), *(head for head, _ in cards)]
     problems = book.check(expect=wanted)
     entries = book.report().entries
     problems += [
-        f"line {e.sequence} is not the charge of release {cards[e.hash]}"
+        f"line {e.sequence} is not the charge of release {release_id}"
         for e in entries
-        if e.hash in cards and e.body.get("release_id") != cards[e.hash]
+        for head, release_id in cards
+        if e.hash == head and e.body.get("release_id") != release_id
     ]
     found = {e.hash: e.sequence for e in entries if e.hash in [text.strip().lower() for text in wanted]}
     if json:
@@ -201,7 +203,7 @@ def check(
 
 
 def _card_head(folder: Path) -> tuple[str, str]:
-    """The hash and the release that a card names."""
+    """The hash, as ledgers write it, and the release that a card names."""
     from adumbra.core.card import Card
     from adumbra.core.release import open_folder
 
@@ -212,7 +214,7 @@ def _card_head(folder: Path) -> tuple[str, str]:
             f"{folder}, which names none",
             "it was made without a ledger or by an earlier version: keep a hash of `ledger check --json` instead",
         )
-    return card.ledger_head, card.release_id
+    return card.ledger_head.strip().lower(), card.release_id
 
 
 @app.command()
@@ -244,7 +246,11 @@ def cap(
         )
         text = f"cap for {table} withdrawn: {neighbours if line is None else f'line {line}'}"
     else:
-        receipt = book.set_cap(table, neighbours, epsilon, delta)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            receipt = book.set_cap(table, neighbours, epsilon, delta)
+        for warning in said:
+            note(str(warning.message))
         done = {"epsilon": epsilon, "delta": delta, "unit": unit.value, "relation": relation.value}
         text = f"cap for {table}: epsilon {epsilon:g} at delta {delta:g}, {neighbours}"
         if not any(entry.kind == "charge" for entry in book.entries(table)):

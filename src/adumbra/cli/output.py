@@ -91,8 +91,8 @@ def _say(text: Text) -> None:
 def print_error(error: AdumbraError) -> None:
     """The three parts of an error, one a line."""
     _say(Text.assemble(("error", "bold red"), f": expected {error.expected}"))
-    note(f"       got {error.got}")
-    note(f"       to do: {error.remedy}")
+    _say(Text(f"       got {error.got}"))  # the parts are safe to show already
+    _say(Text(f"       to do: {error.remedy}"))
 
 
 def emit(text: str) -> None:

@@ -66,6 +66,8 @@ class PublicSeed:
         """Make a seed from what the user typed: 64 hex digits as they are, anything else through SHA-256."""
         if not isinstance(text, str):
             raise InputError("a seed as text", f"a {type(text).__name__}", "put quotes around it, or use str")
+        if not text.strip():
+            raise InputError("a seed as text", "an empty one", "leave it out for a fresh seed, or write one")
         try:
             value = bytes.fromhex(text)
         except ValueError:

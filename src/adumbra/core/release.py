@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -28,7 +29,7 @@ from adumbra.core.documents import MOST_CARD_BYTES, json_document
 from adumbra.core.errors import InputError, Refused
 from adumbra.core.files import irregular, open_regular, remove_leftovers
 from adumbra.core.shown import shown
-from adumbra.core.signature import PublicKey, PublicKeys, Signer, check_signature, keys_of
+from adumbra.core.signature import OtherSigner, PublicKey, PublicKeys, Signer, check_signature, keys_of
 from adumbra.core.stored import load_arrays, load_frame
 from adumbra.core.utility_card_text import utility_card_markdown
 
@@ -44,6 +45,8 @@ CARD, CARD_TEXT, DATA, DATA_CSV, MODEL, SIGNATURE = (
 )
 _MOST_SIGNATURE = 1 << 12
 """Bytes of the largest signature that is read."""
+_VERSION = re.compile(r"adumbra [0-9]{1,9}(\.[0-9]{1,9}){0,4}")
+"""What a card may call the library that wrote it: a version and no other words."""
 
 
 def sha256(path: Path) -> str:
@@ -73,10 +76,38 @@ class Verification:
     signer: Signer | None
     """The key that the signature is valid for; who that is was proved only if the key has a name here."""
     problems: tuple[str, ...]
+    other_signer: bool = False
+    """Whether one of the problems is that another key signed than was asked for."""
+
+    @property
+    def page_checked(self) -> bool:
+        """Whether card.md was compared with card.json."""
+        return self.page in (_MATCHES, _DIFFERS)
+
+    @property
+    def signer_proved(self) -> bool:
+        """Whether the signer is one that was asked for."""
+        return self.signer is not None and self.signer.name is not None
+
+    def refusal(self) -> Refused:
+        """The problems as an error."""
+        remedy = "get it again from its owner"
+        if self.other_signer and len(self.problems) == 1:
+            remedy = (
+                "check whose key you were given: compare fingerprints with the owner, another way than by this folder; "
+                "if the key is the owner's, the folder is not"
+            )
+        return Refused("a folder as its card describes", "; ".join(self.problems), remedy)
 
     def in_words(self) -> list[str]:
-        """Three lines, if nothing is wrong."""
-        page = "card.md is what card.json says" if self.page == _MATCHES else f"card.md was {self.page}"
+        """Three lines, if nothing is wrong; first the page if it was not checked."""
+        page = "card.md is what card.json says"
+        if not self.page_checked:
+            page = f"card.md was {self.page}; " + (
+                "it is the signer's, whose signature covers its hash"
+                if self.signer_proved
+                else "it may say other than card.json, which is the one to go by"
+            )
         if self.signer is None:
             signature = "none: nothing shows who made this folder, or whether somebody changed all of it"
         elif self.signer.name is None:
@@ -86,7 +117,8 @@ class Verification:
             )
         else:
             signature = f"valid for {self.signer.name} (fingerprint {self.signer.fingerprint})"
-        return [f"files: {self.files} as the card says, and no others", f"page: {page}", f"signature: {signature}"]
+        lines = [f"files: {self.files} as the card says, and no others", f"page: {page}", f"signature: {signature}"]
+        return lines if self.page_checked else [lines[1], lines[0], lines[2]]
 
     def to_dict(self) -> dict[str, Any]:
         """The same facts as plain values."""
@@ -94,15 +126,16 @@ class Verification:
             "verified": not self.problems,
             "files": self.files,
             "page": self.page,
+            "page_checked": self.page_checked,
             "signed": self.signed,
             "fingerprint": None if self.signer is None else self.signer.fingerprint,
             "signer": None if self.signer is None else self.signer.name,
-            "signer_proved": self.signer is not None and self.signer.name is not None,
+            "signer_proved": self.signer_proved,
             "problems": list(self.problems),
         }
 
 
-_MATCHES, _DIFFERS = "matches", "differs"
+_MATCHES, _DIFFERS, _NO_VERSION = "matches", "differs", "not checked: the card names no version of adumbra"
 
 
 @dataclass(frozen=True)
@@ -111,6 +144,8 @@ class _Folder:
 
     path: Path
     card: Card | UtilityCard
+    card_sha256: str
+    """Of the card.json that `card` was read from: what is checked later must be the same."""
 
     def table(self) -> pl.DataFrame:
         """The released rows."""
@@ -139,16 +174,20 @@ class _Folder:
         page = self._page()
         if page == _DIFFERS:
             problems.append(f"{CARD_TEXT} is not what {CARD} says")
+        elif page == _NO_VERSION:
+            problems.append(f"{CARD_TEXT} is not what {CARD} says, and no version of adumbra is named that wrote it")
         signer = self._signer(keys)
-        if isinstance(signer, str):
-            problems.append(signer)
+        if isinstance(signer, str | OtherSigner):
+            problems.append(signer if isinstance(signer, str) else signer.in_words())
         found = signer if isinstance(signer, Signer) else None
-        return Verification(len(self.card.files), page, self.signed, found, tuple(problems))
+        other = isinstance(signer, OtherSigner)
+        return Verification(len(self.card.files), page, self.signed, found, tuple(problems), other)
 
     def demand(self, public_key: PublicKey | None = None) -> None:
         """Refuse a folder that is not as its card says, or that the key's holder did not sign."""
-        if problems := self.examine(public_key).problems:
-            raise Refused("a folder as its card describes", "; ".join(problems), "get it again from its owner")
+        found = self.examine(public_key)
+        if found.problems:
+            raise found.refusal()
 
     def _file_problems(self) -> list[str]:
         files = self.card.files
@@ -181,18 +220,23 @@ class _Folder:
                 return _MATCHES
         except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError):
             pass  # a card that no page can be made from was not written by this library
-        same_version = self.card.library == f"adumbra {version('adumbra')}"
-        return _DIFFERS if same_version else f"not checked: written by {shown(self.card.library)}"
+        if self.card.library == f"adumbra {version('adumbra')}":
+            return _DIFFERS
+        named = _VERSION.fullmatch(self.card.library)
+        return _NO_VERSION if named is None else f"not checked: written by {named[0]}"
 
-    def _signer(self, keys: PublicKeys | None) -> Signer | str | None:
-        """Who signed; or what is wrong; or None if nobody signed and nobody had to."""
+    def _signer(self, keys: PublicKeys | None) -> Signer | OtherSigner | str | None:
+        """Who signed the card in use; or what is wrong; or None if nobody signed and nobody had to."""
+        try:
+            card = _content(self.path / CARD, MOST_CARD_BYTES)
+        except OSError:
+            card = b""
+        if hashlib.sha256(card).hexdigest() != self.card_sha256:
+            return f"{CARD} changed since it was opened"
         if not self.signed:
             return None if keys is None else "the release is not signed"
         try:
-            card, signature = (
-                _content(self.path / CARD, MOST_CARD_BYTES),
-                _content(self.path / SIGNATURE, _MOST_SIGNATURE),
-            )
+            signature = _content(self.path / SIGNATURE, _MOST_SIGNATURE)
         except OSError as error:
             return f"{SIGNATURE} does not read as a signature ({error.strerror})"
         return check_signature(signature, card, keys)
@@ -271,10 +315,11 @@ def open_folder(path: str | Path) -> ReleaseFolder | UtilityFolder:
         raise InputError(
             f"a release folder with a {CARD}", f"{folder} ({reason})", "give the folder that adumbra release wrote"
         ) from None
+    digest = hashlib.sha256(content).hexdigest()
     try:
         if json_document(content).get("format") == UTILITY_FORMAT:
-            return UtilityFolder(folder, UtilityCard.model_validate_json(content))
-        return ReleaseFolder(folder, Card.model_validate_json(content))
+            return UtilityFolder(folder, UtilityCard.model_validate_json(content), digest)
+        return ReleaseFolder(folder, Card.model_validate_json(content), digest)
     except (ValidationError, ValueError, AttributeError, RecursionError):
         raise InputError(
             f"a {CARD} of format adumbra-card/1 or {UTILITY_FORMAT}",

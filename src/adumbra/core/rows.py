@@ -40,4 +40,5 @@ class PrivateRows:
     __array__ = __iter__ = __getitem__ = __getstate__ = __reduce_ex__ = _withheld
 
     def __repr__(self) -> str:
-        return f"PrivateRows({self.count} rows x {self.space.width} coordinates, values withheld)"
+        # how many rows there are is private under add-remove
+        return f"PrivateRows({self.space.width} coordinates, rows withheld)"

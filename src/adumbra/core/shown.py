@@ -3,10 +3,13 @@ r"""Text that is not ours, made safe to show.
 Folders, file names, tables, schemas and ledgers come from others. A name may hold an escape that repaints the
 terminal, a mark that turns the direction of what follows, or a character that nobody sees; shown raw, such a name could
 print "verified" over what was really said. Here every such character becomes its escape: `\x1b`, `\u202e`. Letters of
-all scripts stay as they are, those written from right to left too.
+all scripts stay as they are, those written from right to left too. Long runs of blanks become two: on a terminal that
+folds lines, they could push what follows to where a line of ours begins.
 
 >>> shown("age\x1b[2J"), shown("\u202egnp.exe"), shown("größe, גיל, 年齢")
 ('age\\x1b[2J', '\\u202egnp.exe', 'größe, גיל, 年齢')
+>>> shown("a" + 70 * " " + "signature: valid")
+'a  signature: valid'
 """
 
 from __future__ import annotations
@@ -28,12 +31,16 @@ _UNSAFE = (
 """Characters that steer a terminal or a reader, or that cannot be seen."""
 _ALL = re.compile(f"[{_UNSAFE}]")
 _ALL_BUT_NEW_LINES = re.compile(f"(?!\n)[{_UNSAFE}]")
+_BLANKS = re.compile("[ \xa0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]{3,}")
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def shown(text: str) -> str:
-    """One line that can be shown: whatever could steer the terminal or hide is an escape, new lines too."""
-    return _ALL.sub(_named, text)
+    """One line that can be shown: whatever could steer the terminal or hide is an escape, new lines too.
+
+    A run of more than two blanks is shown as two.
+    """
+    return _BLANKS.sub("  ", _ALL.sub(_named, text))
 
 
 def shown_lines(text: str) -> str:

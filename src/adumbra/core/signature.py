@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
@@ -23,6 +23,7 @@ from adumbra.core.errors import InputError
 from adumbra.core.shown import shown
 
 __all__ = [
+    "OtherSigner",
     "PublicKey",
     "PublicKeys",
     "Signer",
@@ -55,6 +56,19 @@ class Signer:
     """What the key was called that was asked for; None where the signature's own key was all there was."""
 
 
+@dataclass(frozen=True)
+class OtherSigner:
+    """A signature that is valid, for a key that nobody asked for."""
+
+    fingerprint: str
+    asked: str
+    """The keys of which one should have signed, in words."""
+
+    def in_words(self) -> str:
+        """Both sides, so that they can be compared."""
+        return f"the signature is valid for a key of fingerprint {self.fingerprint}, which is not {self.asked}"
+
+
 def sign(card: bytes, key: Ed25519PrivateKey) -> str:
     """Content of card.sig: the public key and the signature over the bytes of card.json, as hex."""
     content = {"algorithm": "ed25519", "public_key": _raw(key.public_key()).hex(), "signature": key.sign(card).hex()}
@@ -66,7 +80,7 @@ def fingerprint(key: Ed25519PublicKey) -> str:
     return hashlib.sha256(_raw(key)).hexdigest()[:32]
 
 
-def check_signature(content: bytes, card: bytes, keys: PublicKeys | None) -> Signer | str:
+def check_signature(content: bytes, card: bytes, keys: PublicKeys | None) -> Signer | OtherSigner | str:
     """Who signed these bytes, or what is wrong. Without keys the one that the signature carries is taken."""
     try:
         found: dict[str, Any] = json.loads(content)
@@ -78,18 +92,25 @@ def check_signature(content: bytes, card: bytes, keys: PublicKeys | None) -> Sig
         return "card.sig carries a key that binds nobody (of small order, or wrongly written)"
     candidates: Sequence[tuple[str | None, Ed25519PublicKey]] = [(None, carried)] if keys is None else [*keys.items()]
     for name, key in candidates:
-        try:
-            key.verify(signature, card)
-        except InvalidSignature:
-            continue
-        return Signer(fingerprint(key), name)
-    return "the signature does not fit card.json" + _asked(keys)
+        if _fits(signature, card, key):
+            return Signer(fingerprint(key), name)
+    if keys is not None and _fits(signature, card, carried):
+        return OtherSigner(fingerprint(carried), _asked(keys))
+    return "the signature does not fit card.json" + ("" if keys is None else f" and {_asked(keys)}")
 
 
-def _asked(keys: PublicKeys | None) -> str:
-    if keys is None:
-        return ""
-    return f" and {next(iter(keys))}" if len(keys) == 1 else f" and any of the {len(keys)} trusted keys"
+def _fits(signature: bytes, card: bytes, key: Ed25519PublicKey) -> bool:
+    try:
+        key.verify(signature, card)
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _asked(keys: PublicKeys) -> str:
+    if len(keys) == 1:
+        return "".join(f"{name} (fingerprint {fingerprint(key)})" for name, key in keys.items())
+    return f"any of the {len(keys)} trusted keys"
 
 
 def _binds_nobody(raw: bytes) -> bool:
@@ -129,12 +150,21 @@ def read_signing_key(path: str | Path) -> Ed25519PrivateKey:
 
 def read_public_key(path: str | Path) -> Ed25519PublicKey:
     """An Ed25519 public key in PEM."""
+    key, got, remedy = None, f"{path}, which does not read as one", "ask the signer for FILE.pub of adumbra keygen"
     try:
-        key = serialization.load_pem_public_key(Path(path).read_bytes())
-    except (OSError, ValueError, TypeError):
-        key = None
+        content = Path(path).read_bytes()
+        if b"PRIVATE KEY-----" in content:
+            got, remedy = f"{path}, a private key", "give the public one (FILE.pub); a private key stays with its owner"
+        else:
+            key = serialization.load_pem_public_key(content)
+    except FileNotFoundError:
+        got = f"{path} (no such file)"
+    except OSError as error:
+        got = f"{path} ({error.strerror or type(error).__name__})"
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        pass
     if not isinstance(key, Ed25519PublicKey):
-        raise InputError("an Ed25519 public key in PEM", f"{path}", "ask the signer for FILE.pub of adumbra keygen")
+        raise InputError("an Ed25519 public key in PEM", got, remedy)
     return _binding(key, str(path))
 
 

@@ -17,6 +17,7 @@ import os
 import re
 import secrets
 import sqlite3
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,7 +132,8 @@ class Ledger:
     def set_cap(self, table: str, neighbours: Neighbours | str, epsilon: float, delta: float) -> Receipt:
         """Declare the most that may ever be spent on a table; replaces an earlier cap for these neighbours.
 
-        A cap below what is already spent is accepted and stops every further charge.
+        A cap below what is already spent is accepted and stops every further charge. Where no cap could admit more,
+        because the past has no finite cost for these neighbours, a warning says so.
         """
         written(_NAME_IT, table=table)
         kind = Neighbours.of(neighbours)
@@ -139,8 +141,15 @@ class Ledger:
         between(0.0, 1.0, "give a delta below 1, for example 1e-6", delta=delta)
         body = {"neighbours": str(kind), "epsilon": float(epsilon), "delta": float(delta), "salt": secrets.token_hex(8)}
         with self._writing() as db:
-            _whole(db, self.path)
-            return file.append(db, "cap", table, body)
+            spent = epsilon_of(_events(_whole(db, self.path), table), kind, float(delta))
+            receipt = file.append(db, "cap", table, body)
+        if math.isinf(spent):
+            warnings.warn(
+                f"what was already released of {table} has no finite cost for {kind} at delta {delta:g}: nothing "
+                "more can be charged under this cap",
+                stacklevel=2,
+            )
+        return receipt
 
     def remove_cap(self, table: str, neighbours: Neighbours | str | None = None, *, line: int | None = None) -> Receipt:
         """Withdraw the cap of a table for these neighbours, or the one of that line, which may be unreadable.
@@ -338,9 +347,21 @@ def _check_cap(cap: Entry, table: str, spent: list[Event], asked: list[Event]) -
     if total <= limit.epsilon * (1.0 + _FLOAT_DUST):
         return
     before = epsilon_of(spent, limit.neighbours, limit.delta)
-    cost = "no finite epsilon" if math.isinf(total) else f"epsilon {total:.6g}"
+    options = f"--unit {limit.neighbours.unit.value} --relation {limit.neighbours.relation.value}"
+    withdraw = f"withdraw the cap (adumbra ledger cap NAME --remove {options}) if that is yours to decide"
+    if math.isinf(before):  # neither a smaller release nor a larger cap would help
+        got = f"what is already spent has no finite epsilon there ({limit.neighbours})"
+        remedy = f"nothing was charged, and nothing can be under this cap; {withdraw}"
+        remedy += "; one at a delta above 0 may hold" * (limit.delta == 0)
+    elif math.isinf(total):
+        got = f"no finite epsilon with this release ({before:.6g} is already spent)"
+        options += " --delta 0" * (limit.delta == 0)  # which noise of any other promise does not keep
+        remedy = f"nothing was charged; release with a promise for those neighbours ({options}), or {withdraw}"
+    else:
+        got = f"epsilon {total:.6g} with this release ({before:.6g} is already spent)"
+        remedy = "nothing was charged; ask for less, or raise the cap if that is yours to decide"
     raise Refused(
         f"at most epsilon {limit.epsilon:g} at delta {limit.delta:g} ({limit.neighbours}) for table {table!r}",
-        f"{cost} with this release ({before:.6g} is already spent)",
-        "nothing was charged; ask for less, or raise the cap if that is yours to decide",
+        got,
+        remedy,
     )
