@@ -545,7 +545,7 @@ CARDS: dict[str, tuple[str, bytes]] = {
     "braces": ("does not read as one", b'{"a":' * 100_000),
     "forty brackets": ("does not read as one", b"[" * 40 + b"]" * 40),
     "5,000 digits": ("does not read as one", b'{"format": ' + DIGITS.encode() + b"}"),
-    "65 MB": ("at most 65,536 kB", b" " * 65 * 2**20),
+    "65 MB": ("more than 67108864 bytes", b" " * 65 * 2**20),
     "utf-16": ("does not read as one", '{"a": 1}'.encode("utf-16")),
     "null": ("does not read as one", b"null"),
     "a number": ("does not read as one", b"1"),

@@ -23,10 +23,11 @@ from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.core.query import RowMap
 from adumbra.core.rows import PrivateRows
 from adumbra.core.space import CATEGORY_STEPS, GRID, HALF, Block, Space
+from adumbra.core.sums import Gram
 from adumbra.mechanisms.catalogue import build
 from adumbra.privacy.accounting import delta_of, epsilon_of
 from adumbra.privacy.calibrate import fresh_sigma_for, mu_for
-from adumbra.privacy.meter import Meter
+from adumbra.privacy.meter import Meter, check_countable
 from adumbra.privacy.sensitivity import bounds, sensitivity
 from adumbra.table import read, text
 from adumbra.table.bound import clip_rows
@@ -338,11 +339,12 @@ def test_a_second_look_that_cannot_be_held_is_refused_before_the_first_is_paid(t
     )
 
 
-def test_more_cells_than_memory_are_refused_before_any_charge(tmp_path):
-    table = pl.DataFrame({"a": [0.5]})
-    charged_nothing(
-        tmp_path, table, {"a": NUMBER}, ad.Tables(bins=200_000_000), ad.Budget(1.0, relation=ad.Relation.ADD_REMOVE)
-    )
+def test_more_cells_than_memory_are_refused_before_any_charge():
+    """Bins beyond those of a domain by their own limit; a second moment of very many columns by the answer's."""
+    with pytest.raises(ad.InputError):
+        ad.Tables(bins=200_000_000)
+    with pytest.raises(ad.InputError, match="an answer of at most"):
+        check_countable(Gram(17_000), 1)
 
 
 def test_lines_leave_room_for_each_others_slack(tmp_path):

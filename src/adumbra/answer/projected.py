@@ -142,7 +142,7 @@ class ProjectedRows:
         """Pairs of different rows, drawn evenly and repeatably."""
         if self.rows < 2:
             raise InputError("a release with at least two rows", f"{self.rows}", "there is no pair to compare")
-        at_least(1, "ask for fewer at a time, with another seed each", most=MOST_PAIRS, random=count)
+        at_least(1, "ask for fewer at a time, with another seed each", MOST_PAIRS, random=count)
         at_least(0, "give another seed", seed=seed)
         rng = np.random.default_rng(seed)
         i = rng.integers(0, self.rows, count)

@@ -155,7 +155,7 @@ def between(low: float, high: float, remedy: str, /, **named: float) -> float:
     return value
 
 
-def at_least(low: int, remedy: str, /, most: int | None = None, **named: int) -> int:
+def at_least(low: int, remedy: str, most: int | None = None, /, **named: int) -> int:
     """Return the value if it is an integer of at least `low`, and of at most `most`."""
     name, value = _only(named)
     if not is_whole(value) or value < low or (most is not None and value > most):

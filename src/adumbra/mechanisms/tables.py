@@ -68,7 +68,7 @@ class Tables(DrawnTable):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.bins is not None:
-            at_least(1, "give from one bin up to that many", most=MOST_BINS, bins=self.bins)
+            at_least(1, "give from one bin up to that many", MOST_BINS, bins=self.bins)
 
     def lines(self, setting: Setting) -> Mapping[str, float]:
         """One measurement."""
