@@ -23,6 +23,7 @@ import pytest
 import adumbra as ad
 from adumbra import pipeline, warm_up
 from adumbra.core import memory
+from adumbra.core.errors import AdumbraError
 from adumbra.jupa import local
 from adumbra.mechanisms.catalogue import build, catalogue, options
 from adumbra.privacy import noise
@@ -403,8 +404,9 @@ def test_laplace_records_fail_before_the_charge_too(cold, tmp_path, monkeypatch)
 def test_too_little_memory_is_refused_before_the_charge(cold, tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "available_memory", lambda threads=0: 20_000_000)
     ledger = ledger_in(tmp_path)
-    with pytest.raises(ad.InputError, match="MB of free memory") as caught:
+    with pytest.raises(AdumbraError, match="MB of free memory") as caught:
         ad.release(people(), SCHEMA, ad.Tables(), BUDGET, ledger=ledger, out=tmp_path / "r")
+    assert isinstance(caught.value, ad.InputError)
     assert "nothing was charged" in caught.value.remedy
     assert charges(ledger) == 0
     monkeypatch.setattr(memory, "available_memory", lambda threads=0: None)  # nobody says: nothing is refused

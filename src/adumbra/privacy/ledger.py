@@ -201,9 +201,11 @@ class Ledger:
         An answer of no came before anything was written. After others the ledger is asked; if it cannot be, a charge
         counts as made, unless the error said itself that this is no ledger to write to.
         """
-        if isinstance(error, Refused) or not file.exists(self.path):
+        if isinstance(error, Refused):
             return False
         try:
+            if not file.exists(self.path):
+                return False
             return any(entry.body.get("release_id") == release_id for entry in self.entries())
         except AdumbraError:
             return not isinstance(error, InputError)
