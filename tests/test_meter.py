@@ -75,7 +75,7 @@ def test_the_noise_is_tabled_for_the_scale_of_the_event(promise, monkeypatch):
     monkeypatch.setattr(noise.GaussianTable, "build", lambda t: asked.append(t) or real(t))
     _, calibration = measured(empty_rows(3), unit_map(), promise)
     part = calibration.parts["rows"]
-    assert asked[0] == part.steps  # one of a large scale is made from a smaller one
+    assert asked.count(part.steps) == 1
     assert part.steps * part.step == pytest.approx(calibration.event.scale, rel=1e-12)
     assert part.steps != round(part.steps)
 
