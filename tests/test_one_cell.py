@@ -469,3 +469,19 @@ def test_what_cannot_be_read_is_an_unknown_cell():
         schema = Schema(TableInfo(), (column,))
         for frame in frames:
             assert encode(next(open_table(frame).blocks(["x"])), schema).repairs == {"x": Repairs(unknown=2)}
+
+
+@pytest.mark.parametrize("other", [None, pd.Interval(0.5, 1.5), "elsewhere"])
+def test_one_interval_changes_no_other(other):
+    """A missing or a fractional interval gives the whole ends of all others a point."""
+    values = ["(0, 1]", "(1, 2]"]
+    schema = Schema.from_dict({"columns": {"x": {"kind": "category", "values": values}}})
+
+    def rows(cells):
+        table = open_table(pd.DataFrame({"x": pd.Series(cells)}))
+        return np.vstack([encode(batch, schema).values for batch in table.blocks(["x"])])
+
+    plain = [pd.Interval(i % 2, i % 2 + 1) for i in range(6)]
+    before, after = rows(plain), rows([other, *plain[1:]])
+    assert before.any(axis=1).all()
+    assert np.array_equal(before[1:], after[1:])

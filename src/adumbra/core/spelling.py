@@ -136,13 +136,26 @@ def spelled(cell: object) -> str:
     if isinstance(cell, np.floating):  # of 32 bits, str() would write fewer digits than a column of them holds
         return repr(float(cell))
     try:
-        text = str(cell)
+        text = _ends_alike(str(cell))
         text.encode()
     except UnicodeEncodeError:  # half of a pair of surrogates, which no file can hold
         return text.encode(errors="replace").decode()
     except Exception:  # whatever the cell's own class raises, or a whole number of more digits than Python writes
         return "\ufffd"
     return text
+
+
+_INTERVAL = re.compile(r"([(\[])(-?\d+)(?:\.0)?, (-?\d+)(?:\.0)?([)\]])", re.ASCII)
+
+
+def _ends_alike(text: str) -> str:
+    """An interval without the points of whole ends: one cell of another kind gives them to its whole column.
+
+    >>> _ends_alike("(0.0, 1.0]"), _ends_alike("(0, 1]"), _ends_alike("(0.5, 1.0]")
+    ('(0, 1]', '(0, 1]', '(0.5, 1.0]')
+    """
+    found = _INTERVAL.fullmatch(text)
+    return text if found is None else f"{found[1]}{found[2]}, {found[3]}{found[4]}"
 
 
 # -------------------------------------------------------------------------------------------------- columns of cells
