@@ -10,10 +10,12 @@ CONSTRAINTS ?= constraints/locked.txt
 EXTRAS ?= test,lint
 TESTS ?=
 # what touches every library once, for the versions that CI does not give the whole suite
-SMOKE := tests/test_cli.py tests/test_contract.py tests/test_read.py tests/test_encode.py tests/test_release_folder.py
+SMOKE := tests/cli/test_cli.py tests/mechanisms/test_contract.py tests/tables/test_read.py tests/tables/test_encode.py tests/releases/test_release_folder.py
 PYTHONS ?= 3.11 3.12 3.13
 
-.PHONY: demo test test-lowest test-pythons smoke lock plants lint types contract examples audit bench fuzz clean
+HOUSE := $(if $(CHECK),--check) $(if $(LOWER),--lower) $(if $(LIST),--list)
+
+.PHONY: demo test test-lowest test-pythons smoke lock plants lint types contract house examples audit bench before fuzz clean
 
 $(VENV)/.core: pyproject.toml $(CONSTRAINTS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -55,7 +57,7 @@ lock:
 
 # breaks the code on purpose, a bug at a time, and tells how many tests catch each
 plants: $(VENV)/.test
-	$(BIN)/python -m pytest tests/test_planted_bugs.py tests/test_audit_planted.py
+	$(BIN)/python -m pytest tests/planted tests/audit/test_audit_planted.py
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -66,6 +68,10 @@ types: $(VENV)/.test
 
 contract: $(VENV)/.test
 	$(BIN)/lint-imports
+
+# what the house is like, before and now; CHECK=1 fails above a limit, LOWER=1 lowers limits, LIST=1 says where
+house: $(VENV)/.test
+	$(BIN)/python -m house $(HOUSE)
 
 examples: $(VENV)/.test
 	$(BIN)/python -m pytest --doctest-modules src/adumbra -p no:cacheprovider
@@ -78,6 +84,10 @@ audit: $(VENV)/.core
 
 bench: $(VENV)/.test
 	for benchmark in benchmarks/*.py; do $(BIN)/python $$benchmark --quick || exit 1; done
+
+# CPU time of another commit beside this one, as make before REF=main; nothing may be slower than 1.05 times
+before: $(VENV)/.test
+	$(BIN)/python benchmarks/common/before_after.py $(REF)
 
 # a few minutes; COUNT damaged files of every kind
 COUNT ?= 3000

@@ -20,7 +20,7 @@ from adumbra.privacy.calibrate import (
     paper_lemma4_sigma,
     paper_sigma,
 )
-from adumbra.published.dppro import best_dimension, theorem_2_sigma
+from adumbra.published.dppro_paper import best_dimension, theorem_2_sigma
 
 DELTA = 1e-5
 WIDTH = 50

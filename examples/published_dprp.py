@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from adumbra.privacy.calibrate import chi2_cells, fresh_sigma_for, gaussian_delta, mu_for, paper_sigma, smallest
-from adumbra.published.dprp import imputed, theorem_a_sigma, theorem_b_sigma, unit_rows
+from adumbra.published.dprp_paper import imputed, theorem_a_sigma, theorem_b_sigma, unit_rows
 
 DELTA = 1e-4  # the paper's
 EPSILONS = (1, 2, 4, 6, 8)  # the paper's

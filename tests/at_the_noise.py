@@ -8,7 +8,9 @@ much, in units of that noise, is what a neighbouring table costs.
 from __future__ import annotations
 
 import math
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -16,11 +18,12 @@ import pytest
 
 import adumbra as ad
 from adumbra import pipeline
-from adumbra.core.card import Card
-from adumbra.core.events import Event
-from adumbra.core.histogram import TailChoice
-from adumbra.privacy import meter, noise
-from tests import test_synthetic
+from adumbra.noise import add as noise
+from adumbra.privacy import meter
+from adumbra.privacy.events import Event
+from adumbra.queries.histograms import TailChoice
+from adumbra.releases.card import Card
+from tests.mechanisms import test_synthetic
 
 SCHEMA = ad.Schema.from_dict(test_synthetic.MIXED)
 CORNERS = [
@@ -104,14 +107,14 @@ def released(table, schema, mechanism, budget, row_bound=None, like=None) -> Rel
         calls.append(Call(calibration.event, isinstance(query, TailChoice), law, now, noisy))
         return [np.array(each) for each in noisy]
 
-    def watched_sum(rows, query, calibration, same=None):
+    def watched_sum(rows, query, calibration, *rest):
         measuring.append((query, calibration))
-        out = summed(rows, query, calibration, same)
+        out = summed(rows, query, calibration, *rest)
         measuring.pop()
         return out
 
-    def watched_rows(rows, query, calibration, same=None):
-        batches = answers(rows, query, calibration, same)
+    def watched_rows(rows, query, calibration, *rest):
+        batches = answers(rows, query, calibration, *rest)
         while True:
             measuring.append((query, calibration))
             batch = next(batches, None)
@@ -150,8 +153,10 @@ def published(folder: ad.Release) -> dict:
     card = {**folder.card.model_dump(), "release_id": "", "created": "", "files": sorted(folder.card.files)}
     assert set(card) == set(Card.model_fields)
     arrays = {key: (value.dtype, value.shape, value.tobytes()) for key, value in folder.arrays.items()}
-    pictures = {name: (folder.path / name).read_text(encoding="utf-8") for name in folder.card.pictures}
-    names = sorted(path.name for path in folder.path.iterdir())
+    with tempfile.TemporaryDirectory() as place:
+        written = ad.Release(folder.record).save(Path(place) / "release")  # `folder` itself stays in memory
+        pictures = {name: (written / name).read_text(encoding="utf-8") for name in folder.card.pictures}
+        names = sorted(path.name for path in written.iterdir())
     return {"card": card, "table": folder.table, "arrays": arrays, "pictures": pictures, "files": names}
 
 

@@ -295,7 +295,7 @@ QUESTIONS = [
         for c in ("", "nobody", "smoker", LONG)
     ),
     _ask("a number column for a range", "cells", "range", "--column", "sex", "--from", "1"),
-    _ask("one condition a column", "cells", "range", "--column", "age", "--from", "1", "--where", "age=1..2"),
+    _ask("one condition per column", "cells", "range", "--column", "age", "--from", "1", "--where", "age=1..2"),
     *(
         _ask("age", "cells", "count", "--where", w)
         for w in (
@@ -311,7 +311,7 @@ QUESTIONS = [
         )
     ),
     _ask("one of the declared values", "cells", "count", "--where", "sex=F..M"),
-    _ask("one condition a column", "cells", "count", "--where", "sex=F", "--where", "sex=M"),
+    _ask("one condition per column", "cells", "count", "--where", "sex=F", "--where", "sex=M"),
     *(
         _ask("mu <", "cells", c, *w, "--mu", m)
         for c, w in (("count", ("--where", "sex=F")), ("marginal", ("--columns", "sex")))
@@ -321,7 +321,7 @@ QUESTIONS = [
     _ask("each column once", "cells", "marginal", "--columns", "sex,sex"),
     _ask("each column once", "cells", "marginal", "--columns", "age,sex,age"),
     *(_ask("a column of the domain", "cells", "marginal", "--columns", c) for c in ("nobody", "sex,nobody", "smoker")),
-    _ask("a release of projected rows", "cells", "distance", "--random", "1"),
+    _ask("a release that answers distance", "cells", "distance", "--random", "1"),
     *(_ask("top", "axes", "axes", "--top", n) for n in ("-1", "nan", "")),
     _ask("rows of the release's columns", "axes", "project", "p.csv", "--out", "x.csv"),
     _ask("a new .csv or .parquet file", "axes", "project", "t.csv", "--out", "t.csv"),
@@ -413,7 +413,7 @@ WORKLOADS = [
     _workload("upside down", "a range of age from", "query,age_from,age_to\na,40,10\n", "csv"),
     _workload("an unknown column", "columns that the domain has", "query,nobody\na,1\n", "csv"),
     _workload("a query without a name", "a name for every query", "query,age_from\n,1\n", "csv"),
-    _workload("a value and a range", "one condition a column", "query,age,age_from\na,1,1\n", "csv"),
+    _workload("a value and a range", "one condition per column", "query,age,age_from\na,1,1\n", "csv"),
     _workload("a header only", "at least one query", "query,age_from\n", "csv"),
     _workload("nothing", "a CSV of queries", "", "csv"),
     _workload("nul bytes", "columns that the domain has", b"\0\1\2", "csv"),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from adumbra.cli.main import command
-from adumbra.privacy.ledger import Ledger
+from adumbra.ledger.ledger import Ledger
 from tests.plant_report import pytest_terminal_summary as pytest_terminal_summary
 
 TABLE = """id,age,sex,smoker,outcome

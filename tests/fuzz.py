@@ -5,7 +5,7 @@
 
 Mutations are numbered and follow from kind, seed and number alone. They run in a process of their own, one after the
 other: a crash, a hang or too much memory ends that process, is noted under the mutation's number, and a new process
-goes on after it. `tests/test_fuzz_readers.py` runs a few hundred of each kind.
+goes on after it. `tests/tables/test_fuzz_readers.py` runs a few hundred of each kind.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def mutation(kind: Kind, name: str, seed: int, number: int, examples: dict[str, 
 
 def outcome(kind: Kind, folder: Path, file: str, content: bytes, *, loud: bool = False) -> str:
     """ "read", "refused", or what went wrong."""
-    from adumbra.core.errors import AdumbraError
+    from adumbra.common.errors import AdumbraError
 
     (folder / file).write_bytes(content)
     charged = False

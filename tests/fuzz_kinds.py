@@ -23,22 +23,22 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 import adumbra as ad
-from adumbra.answer.queries import read_queries
 from adumbra.cli.answers import _read_pairs
-from adumbra.core.domain import Domain
-from adumbra.core.errors import AdumbraError, InputError
-from adumbra.core.guarantee import Neighbours, Relation, Unit
-from adumbra.core.release import open_folder
-from adumbra.core.schema import Schema
+from adumbra.common.errors import AdumbraError, InputError
+from adumbra.common.public_files import read_matrix
+from adumbra.declare.guarantee import Neighbours, Relation, Unit
+from adumbra.declare.schema import Schema
 from adumbra.jupa.model import JupaModel, fit_jupa
 from adumbra.jupa.recipe import JupaRecipe
+from adumbra.kinds.conditions import read_queries
+from adumbra.ledger.ledger import Ledger
 from adumbra.mechanisms.dppro import DPPro
 from adumbra.mechanisms.hierarchical import Hierarchical
 from adumbra.mechanisms.lip import LIP
-from adumbra.privacy.ledger import Ledger
-from adumbra.synthesis.files import read_matrix
-from adumbra.table.draft import draft_schema
-from adumbra.table.read import open_table
+from adumbra.queries.domain import Domain
+from adumbra.releases.folder import open_folder
+from adumbra.tables.read import open_table
+from adumbra.tables.schema_draft import draft_schema
 from tests.conftest import SCHEMA
 from tests.fuzz import SECRET, Kind, Mutate
 

@@ -11,8 +11,8 @@ from typing import Any
 
 CASE = "planted"
 """Name of the property by which a test says which plant it saw, and which test failed of it."""
-AUDIT = "tests/test_audit_planted.py::test_the_audit_notices"
-PLANTED = "tests/test_planted_bugs.py"
+AUDIT = "tests/audit/test_audit_planted.py::test_the_audit_notices"
+PLANTED = "tests/planted/"
 
 THIN = frozenset(
     {
@@ -81,7 +81,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     if not caught:
         return
     terminalreporter.section("planted bugs")
-    alone = files(report.nodeid for report in reports) <= {PLANTED, *files([AUDIT])}
+    alone = all(report.nodeid.startswith((PLANTED, AUDIT)) for report in reports)
     for line in table(caught) if alone else table({plant: caught[plant] for plant in thin(caught)}):
         terminalreporter.write_line(line)
     terminalreporter.write_line(sentence(caught))

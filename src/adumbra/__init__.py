@@ -10,36 +10,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from adumbra.answer.counted import CountEstimate as CountEstimate
-    from adumbra.answer.projected import Estimate as Estimate
-    from adumbra.answer.release import Release as Release
-    from adumbra.answer.release import load as load
     from adumbra.api import plan as plan
     from adumbra.api import project as project
     from adumbra.api import public_axes as public_axes
     from adumbra.api import public_dictionary as public_dictionary
     from adumbra.api import release as release
-    from adumbra.audit.catalogue import audit_catalogue as audit_catalogue
-    from adumbra.audit.catalogue import audit_mechanism as audit_mechanism
-    from adumbra.core.card import Card as Card
-    from adumbra.core.errors import AdumbraError as AdumbraError
-    from adumbra.core.errors import AfterCharge as AfterCharge
-    from adumbra.core.errors import InputError as InputError
-    from adumbra.core.errors import Refused as Refused
-    from adumbra.core.guarantee import Budget as Budget
-    from adumbra.core.guarantee import Neighbours as Neighbours
-    from adumbra.core.guarantee import Relation as Relation
-    from adumbra.core.guarantee import Unit as Unit
-    from adumbra.core.randomness import PublicSeed as PublicSeed
-    from adumbra.core.release import UtilityFolder as UtilityFolder
-    from adumbra.core.schema import Schema as Schema
+    from adumbra.audit.audit_all import audit_catalogue as audit_catalogue
+    from adumbra.audit.audit_all import audit_mechanism as audit_mechanism
+    from adumbra.common.errors import AdumbraError as AdumbraError
+    from adumbra.common.errors import AfterCharge as AfterCharge
+    from adumbra.common.errors import InputError as InputError
+    from adumbra.common.errors import Refused as Refused
+    from adumbra.common.randomness import PublicSeed as PublicSeed
+    from adumbra.declare.guarantee import Budget as Budget
+    from adumbra.declare.guarantee import Neighbours as Neighbours
+    from adumbra.declare.guarantee import Relation as Relation
+    from adumbra.declare.guarantee import Unit as Unit
+    from adumbra.declare.schema import Schema as Schema
     from adumbra.evaluate.report import Evaluation as Evaluation
     from adumbra.evaluate.report import evaluate_release as evaluate_release
-    from adumbra.job import OwnerNotes as OwnerNotes
     from adumbra.jupa.apply import apply_jupa as apply_jupa
     from adumbra.jupa.model import JupaModel as JupaModel
     from adumbra.jupa.model import fit_jupa as fit_jupa
     from adumbra.jupa.recipe import JupaRecipe as JupaRecipe
+    from adumbra.kinds.estimates import CountEstimate as CountEstimate
+    from adumbra.kinds.estimates import Estimate as Estimate
+    from adumbra.ledger.ledger import Ledger as Ledger
     from adumbra.mechanisms.analyze_gauss import AnalyzeGauss as AnalyzeGauss
     from adumbra.mechanisms.auto import Auto as Auto
     from adumbra.mechanisms.csm import CSM as CSM
@@ -58,36 +54,40 @@ if TYPE_CHECKING:
     from adumbra.mechanisms.privelet import Privelet as Privelet
     from adumbra.mechanisms.sparse import Sparse as Sparse
     from adumbra.mechanisms.tables import Tables as Tables
-    from adumbra.privacy.ledger import Ledger as Ledger
+    from adumbra.releases.card import Card as Card
+    from adumbra.releases.folder import UtilityFolder as UtilityFolder
+    from adumbra.result import Release as Release
+    from adumbra.result import load as load
+    from adumbra.tables.row_source import OwnerNotes as OwnerNotes
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # Where each public name lives. Names are imported when first used: numpy, polars and numba take a second to load,
 # and `adumbra --help` needs none of them. A test holds this table to the imports above, which type checkers read.
 _HOMES = {
-    "CountEstimate": "answer.counted",
-    "Estimate": "answer.projected",
-    "Release": "answer.release",
-    "load": "answer.release",
+    "CountEstimate": "kinds.estimates",
+    "Estimate": "kinds.estimates",
+    "Release": "result",
+    "load": "result",
     "plan": "api",
     "project": "api",
     "public_axes": "api",
     "public_dictionary": "api",
     "release": "api",
-    "audit_catalogue": "audit.catalogue",
-    "audit_mechanism": "audit.catalogue",
-    "Card": "core.card",
-    "AdumbraError": "core.errors",
-    "AfterCharge": "core.errors",
-    "InputError": "core.errors",
-    "Refused": "core.errors",
-    "Budget": "core.guarantee",
-    "Neighbours": "core.guarantee",
-    "Relation": "core.guarantee",
-    "Unit": "core.guarantee",
-    "PublicSeed": "core.randomness",
-    "UtilityFolder": "core.release",
-    "Schema": "core.schema",
+    "audit_catalogue": "audit.audit_all",
+    "audit_mechanism": "audit.audit_all",
+    "Card": "releases.card",
+    "AdumbraError": "common.errors",
+    "AfterCharge": "common.errors",
+    "InputError": "common.errors",
+    "Refused": "common.errors",
+    "Budget": "declare.guarantee",
+    "Neighbours": "declare.guarantee",
+    "Relation": "declare.guarantee",
+    "Unit": "declare.guarantee",
+    "PublicSeed": "common.randomness",
+    "UtilityFolder": "releases.folder",
+    "Schema": "declare.schema",
     "Evaluation": "evaluate.report",
     "evaluate_release": "evaluate.report",
     "apply_jupa": "jupa.apply",
@@ -112,8 +112,8 @@ _HOMES = {
     "Privelet": "mechanisms.privelet",
     "Sparse": "mechanisms.sparse",
     "Tables": "mechanisms.tables",
-    "OwnerNotes": "job",
-    "Ledger": "privacy.ledger",
+    "OwnerNotes": "tables.row_source",
+    "Ledger": "ledger.ledger",
 }
 
 if not TYPE_CHECKING:

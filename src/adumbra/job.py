@@ -1,51 +1,18 @@
-"""A release on its way: what was checked and planned, and what its owner may want to know. Nothing is done here."""
+"""A release on its way: what was checked and planned. Nothing is done here."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
 
-from adumbra.core.guarantee import Promise
-from adumbra.core.mechanism import Mechanism, Query, Setting
-from adumbra.core.schema import Schema
-from adumbra.core.space import Space
+from adumbra.declare.guarantee import Promise
+from adumbra.declare.schema import Schema
+from adumbra.declare.space import Space
+from adumbra.families.contract import Mechanism, Query, Setting
 from adumbra.privacy.meter import Calibration
-from adumbra.table.encode import Repairs
-from adumbra.table.table import Table
+from adumbra.tables.table import Table
 
-__all__ = ["Job", "OwnerNotes", "Plan"]
-
-
-@dataclass
-class OwnerNotes:
-    """What the owner may want to know about the table. Private: never part of a release.
-
-    `repairs` counts, for each released column, cells that were missing, unknown or out of range; `clipped_rows` counts
-    rows that were longer than the row bound.
-    """
-
-    HEADING: ClassVar[str] = (
-        "for the owner only (private, not in the release): cells that went to a fallback or were clipped"
-    )
-
-    repairs: dict[str, Repairs] = field(default_factory=dict)
-    clipped_rows: int = 0
-
-    def add(self, repairs: Mapping[str, Repairs]) -> None:
-        """Count one batch."""
-        for column, found in repairs.items():
-            self.repairs[column] = self.repairs[column] + found if column in self.repairs else found
-
-    def lines(self, most: int = 20) -> list[str]:
-        """One line for each column with repaired cells, at most so many, and one for clipped rows; none if none."""
-        changed = {column: r for column, r in self.repairs.items() if r.missing or r.unknown or r.clipped}
-        found = [
-            f"{column}: {r.missing} missing, {r.unknown} unknown, {r.clipped} out of range"
-            for column, r in list(changed.items())[:most]
-        ]
-        found += [f"and {len(changed) - most} more columns"] * (len(changed) > most)
-        return found + [f"rows clipped to the row bound: {self.clipped_rows}"] * bool(self.clipped_rows)
+__all__ = ["Job", "Plan"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,3 +45,8 @@ class Plan:
     shares: Mapping[str, float]
     calibrations: Mapping[str, Calibration]
     costs: Mapping[str, float | None]
+
+    @property
+    def readings(self) -> int:
+        """How often the rows are read: once for each measurement, twice for rows measured with their second moment."""
+        return sum(query.readings for query in self.queries.values())

@@ -1,50 +1,46 @@
-"""Write a release folder so that it is either wholly there or not there at all.
+"""Publish what a mechanism made: as a folder (`releases/staging.py`), or as an object in memory; and make its card.
 
-Everything goes to a temporary folder beside the target; the card is written last; one rename publishes. Nothing in
-this module sees a private row: it receives what came out of the door.
+Nothing in this module sees a private row: it receives what came out of the door.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime
-import os
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from adumbra.core.card import Card, CardNoise, CardSeed, UtilityCard, sentence
-from adumbra.core.checkpoint import checkpoint
-from adumbra.core.column import Value
-from adumbra.core.errors import InputError
-from adumbra.core.events import Event
-from adumbra.core.files import claim_folder, partial_beside, sync
-from adumbra.core.guarantee import Neighbours, Promise, Unit
-from adumbra.core.mechanism import Draft, Mechanism, Setting
-from adumbra.core.release import CARD, CARD_TEXT, DATA, DATA_CSV, MODEL, SIGNATURE, ReleaseFolder, page_of, sha256
-from adumbra.core.schema import Schema
-from adumbra.core.shown import shown_json
-from adumbra.core.signature import sign
-from adumbra.core.space import GRID
-from adumbra.core.tabular import Csv, write_csv
-from adumbra.privacy.accounting import epsilon_of, mu_of
+from adumbra.common.csv_forms import Csv
+from adumbra.common.library import library
+from adumbra.declare.column import Value
+from adumbra.declare.guarantee import Neighbours, Promise, Unit
+from adumbra.declare.schema import Schema
+from adumbra.declare.space import GRID
+from adumbra.families.contract import Draft, Mechanism, Setting, public_options
+from adumbra.kinds.kind import kind_named
+from adumbra.kinds.synthetic_table import SyntheticTableFacts
+from adumbra.privacy.accounting import costs_of, keeps, mu_of
 from adumbra.privacy.meter import Calibration
-from adumbra.table.encode import decode_cells
+from adumbra.releases.card import Card, CardNoise, CardSeed, sentence
+from adumbra.releases.data_files import RowFiles
+from adumbra.releases.folder import ReleaseFolder
+from adumbra.releases.record import ReleaseInMemory, ReleaseRecord
+from adumbra.releases.staging import as_read, seal, staged, write_arrays, write_card
+from adumbra.tables.encode import decode_cells
 
-__all__ = ["Facts", "Publication", "check_target", "costs_of", "publish", "seal", "staged"]
+__all__ = ["CardFacts", "Publication", "publish"]
 
 
 @dataclass(frozen=True, eq=False)
-class Facts:
+class CardFacts:
     """The public facts a card is made of."""
 
     release_id: str
@@ -57,53 +53,45 @@ class Facts:
     """Why this mechanism, where it was chosen by rule."""
 
 
-def costs_of(events: Sequence[Event], delta: float) -> dict[str, float | None]:
-    """Epsilon at this delta for every unit and relation; None where there is no finite one."""
-    costs = {str(n): epsilon_of(events, n, delta) for n in Neighbours.every()}
-    return {key: value if np.isfinite(value) else None for key, value in costs.items()}
+class Publication(ABC):
+    """A release on its way out: its rows, batch by batch, then arrays and card."""
 
+    in_memory: bool
+    """Whether all released rows stay in memory."""
 
-class Publication:
-    """A release being written, in its temporary folder."""
-
-    def __init__(
-        self, folder: Path, target: Path, facts: Facts, csv: Csv, signing_key: Ed25519PrivateKey | None
-    ) -> None:
-        self._folder = folder
-        self._target = target
+    def __init__(self, facts: CardFacts, csv: Csv, signing_key: Ed25519PrivateKey | None) -> None:
         self._facts = facts
         self._csv = csv
         self._signing_key = signing_key
         self.written = 0
 
     @property
-    def form(self) -> tuple[Csv, bool]:
-        """Which files there will be: a CSV, a signature."""
-        return self._csv, self._signing_key is not None
+    def form(self) -> tuple[bool, Csv, bool]:
+        """What there will be: a folder, a CSV in it, a signature."""
+        return not self.in_memory, self._csv, self._signing_key is not None
 
+    @abstractmethod
     def rows(self, draft: Draft) -> Iterator[int]:
-        """Write the draft's rows batch by batch; yields how many are written."""
-        with contextlib.ExitStack() as stack:
-            parquet = None
-            text = stack.enter_context((self._folder / DATA_CSV).open("wb")) if self._csv else None
-            for frame in self._frames(draft):
-                table = frame.to_arrow()
-                if parquet is None:
-                    # Noise never repeats, so a dictionary of it would only cost time and room; few values do repeat.
-                    parquet = stack.enter_context(
-                        pq.ParquetWriter(
-                            self._folder / DATA,
-                            table.schema,
-                            use_dictionary=[f.name for f in table.schema if not pa.types.is_floating(f.type)] or False,
-                            compression="snappy",
-                        )
-                    )
-                # a table is one row group, written out; write_batch would hold a million rows back in memory
-                parquet.write_table(table)
-                if text is not None:
-                    write_csv(frame, text, self._csv, header=self.written == 0)
-                self.written += frame.height
-                yield self.written
+        """Take in the draft's rows batch by batch; yields how many there are so far."""
+
+    @abstractmethod
+    def finish(self, draft: Draft, measured: Mapping[str, Calibration], ledger_head: str | None) -> ReleaseRecord:
+        """The release with its arrays and card; from then on it is published.
+
+        `draft` is what the mechanism made, `measured` the noise of each line, `ledger_head` the hash of the ledger
+        after the charge.
+        """
+
+    @abstractmethod
+    def try_out(self, facts: CardFacts, draft: Draft, measured: Mapping[str, Calibration]) -> None:
+        """Do the same with a draft that was made up, and throw it away: what publishing needs is then loaded.
+
+        `facts` are those of the made-up table, `draft` and `measured` as for `finish`; only first rows are taken.
+        """
+
+    @abstractmethod
+    def try_names(self) -> None:
+        """Take in the schema's columns without rows, and throw them away: every name is tried before the charge."""
 
     def _frames(self, draft: Draft) -> Iterator[pl.DataFrame]:
         """At least one frame, so that a release of no rows has columns too."""
@@ -121,161 +109,116 @@ class Publication:
         elif not some and names is not None:
             yield pl.DataFrame({name: np.empty(0) for name in names})
 
-    def finish(self, draft: Draft, measured: Mapping[str, Calibration], ledger_head: str | None) -> None:
-        """Write arrays, card and signature, then rename the folder into place."""
-        card = self._with_arrays(draft, measured).model_copy(update={"ledger_head": ledger_head})
-        seal(self._folder, self._target, card, self._signing_key)
 
-    def try_out(self, facts: Facts, draft: Draft, measured: Mapping[str, Calibration]) -> None:
-        """Write a draft that was made up, its first rows only, and throw it away: what writing needs is then loaded."""
-        place = self._folder / "warm-up"
-        place.mkdir()
-        try:
-            twin = Publication(place, place, facts, self._csv, self._signing_key)
+class _ToMemory(Publication):
+    in_memory = True
+
+    def rows(self, draft: Draft) -> Iterator[int]:
+        self._held: list[pl.DataFrame] = []
+        for frame in self._frames(draft):
+            self._held.append(frame)
+            self.written += frame.height
+            yield self.written
+
+    def finish(self, draft: Draft, measured: Mapping[str, Calibration], ledger_head: str | None) -> ReleaseInMemory:
+        card = _card(self._facts, measured, draft, self.written).model_copy(update={"ledger_head": ledger_head})
+        arrays = {name: np.array(array) for name, array in draft.arrays.items()}
+        pictures = {name: picture() for name, picture in draft.pictures.items()}
+        return ReleaseInMemory(as_read(card), pl.concat(self._held, rechunk=False), arrays, pictures, self._csv)
+
+    def try_out(self, facts: CardFacts, draft: Draft, measured: Mapping[str, Calibration]) -> None:
+        twin = _ToMemory(facts, self._csv, None)
+        for _ in twin.rows(draft):
+            break
+        twin.finish(draft, measured, None)
+
+    def try_names(self) -> None:
+        for _ in _ToMemory(self._facts, self._csv, None).rows(_no_rows()):
+            pass
+
+
+class _ToFolder(Publication):
+    """In its temporary folder until it is finished."""
+
+    in_memory = False
+
+    def __init__(
+        self, folder: Path, target: Path, facts: CardFacts, csv: Csv, signing_key: Ed25519PrivateKey | None
+    ) -> None:
+        super().__init__(facts, csv, signing_key)
+        self._folder = folder
+        self._target = target
+
+    def rows(self, draft: Draft) -> Iterator[int]:
+        with RowFiles(self._folder, self._csv) as files:
+            for frame in self._frames(draft):
+                files.write(frame)
+                self.written += frame.height
+                yield self.written
+
+    def finish(self, draft: Draft, measured: Mapping[str, Calibration], ledger_head: str | None) -> ReleaseFolder:
+        card = self._with_arrays(draft, measured).model_copy(update={"ledger_head": ledger_head})
+        return ReleaseFolder(self._target, *seal(self._folder, self._target, card, self._signing_key))
+
+    def try_out(self, facts: CardFacts, draft: Draft, measured: Mapping[str, Calibration]) -> None:
+        with self._aside() as place:
+            twin = _ToFolder(place, place, facts, self._csv, self._signing_key)
             for _ in twin.rows(draft):
                 break
             write_card(place, twin._with_arrays(draft, measured), self._signing_key)
             ReleaseFolder.open(place)
-        finally:
-            shutil.rmtree(place)
 
     def try_names(self) -> None:
-        """Write the schema's columns without rows, and throw them away: every name is tried before the charge."""
+        with self._aside() as place:
+            for _ in _ToFolder(place, place, self._facts, self._csv, None).rows(_no_rows()):
+                pass
+
+    @contextlib.contextmanager
+    def _aside(self) -> Iterator[Path]:
         place = self._folder / "warm-up"
         place.mkdir()
         try:
-            twin = Publication(place, place, self._facts, self._csv, None)
-            for _ in twin.rows(Draft(None, iter(()))):
-                pass
+            yield place
         finally:
             shutil.rmtree(place)
 
     def _with_arrays(self, draft: Draft, measured: Mapping[str, Calibration]) -> Card:
         """Write arrays and pictures; returns the card of everything but the hashes."""
-        if draft.arrays:
-            # noise does not compress
-            np.savez(self._folder / MODEL, allow_pickle=False, **draft.arrays)
-        for name, picture in draft.pictures.items():
-            (self._folder / name).write_text(picture(), encoding="utf-8")
+        write_arrays(self._folder, draft.arrays, {name: picture() for name, picture in draft.pictures.items()})
         return _card(self._facts, measured, draft, self.written)
 
 
-def seal(folder: Path, target: Path, card: Card | UtilityCard, signing_key: Ed25519PrivateKey | None) -> None:
-    """Write the card with the hash of every file, sign it, and rename the temporary folder into place."""
-    write_card(folder, card, signing_key)
-    for file in (*folder.iterdir(), folder):
-        sync(file)
-    checkpoint("before the rename")
-    check_target(target)
-    folder.rename(target)
-    with contextlib.suppress(OSError):  # the release is there; only a power cut now could lose its name
-        sync(target.parent)
-
-
-def write_card(folder: Path, card: Card | UtilityCard, signing_key: Ed25519PrivateKey | None) -> None:
-    """Write the card beside the files of a release, with the hash of each, and sign it."""
-    files = {p.name: sha256(p) for p in sorted(folder.iterdir())}
-    # as a reader will find it, so that the page made from it there is the same
-    read_back = type(card).model_validate_json(card.model_dump_json())
-    page = page_of(read_back.model_copy(update={"files": files}))
-    (folder / CARD_TEXT).write_bytes(page.encode())
-    files[CARD_TEXT] = sha256(folder / CARD_TEXT)
-    text = (shown_json(read_back.model_copy(update={"files": files}).model_dump_json(indent=2)) + "\n").encode()
-    (folder / CARD).write_bytes(text)
-    if signing_key is not None:
-        (folder / SIGNATURE).write_text(sign(text, signing_key), encoding="utf-8")
+def _no_rows() -> Draft:
+    """A table of the schema's columns, without rows."""
+    return Draft(None, iter(()), SyntheticTableFacts())
 
 
 def _worded(part: np.ndarray[Any, Any], words: Sequence[Value] | None) -> pl.Series:
     return pl.Series(part) if words is None else pl.Series(list(words)).gather(part.astype(np.int64))
 
 
-def check_target(target: Path) -> None:
-    """Refuse a place where something stands already, before any work is done."""
-    if target.name in ("", ".."):
-        raise _exists(target)
-    try:
-        target.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except (OSError, ValueError) as error:
-        raise _no_place(target, error) from None
-    raise _exists(target)
-
-
 @contextlib.contextmanager
 def publish(
-    target: Path, facts: Facts, *, numbers: int, csv: Csv, signing_key: Ed25519PrivateKey | None
+    target: Path | None, facts: CardFacts, *, numbers: int, csv: Csv, signing_key: Ed25519PrivateKey | None
 ) -> Iterator[Publication]:
-    """A release being written; see `staged`."""
-    with staged(target, numbers=numbers, csv=csv) as (folder, place):
-        yield Publication(folder, place, facts, csv, signing_key)
+    """A release being written to the folder `target`, or made in memory where that is None.
 
-
-@contextlib.contextmanager
-def staged(target: Path, *, numbers: int, csv: Csv) -> Iterator[tuple[Path, Path]]:
-    """Open the temporary folder; on any failure remove it, so that no half release is left.
-
-    `numbers` is how many values will be written: a disk that cannot hold them is refused before any charge. A
-    process that is killed cannot clean up; the next command that works in the same place removes what it left.
+    `facts` are what its card says, `numbers` how many values it will have; see `staged` for these and `csv`;
+    `signing_key` signs the card.
     """
-    check_target(target)
-    target = target.absolute()
-    new_parents = [parent for parent in target.parents if not parent.exists()]
-    # Named before it is made: an interrupt at any moment finds its name here and removes it.
-    folder = partial_beside(target)
-    lock = None
-    try:
-        try:
-            lock = claim_folder(folder)
-        except OSError as error:
-            raise _no_place(folder.parent, error) from None
-        needed = numbers * (34 if csv else 9) + (1 << 16)
-        free = shutil.disk_usage(folder).free
-        if free < needed:
-            raise InputError(
-                f"about {needed / 1e6:.1f} MB free for the release",
-                f"{free / 1e6:.1f} MB",
-                "free some room first; nothing was charged",
-            )
-        yield folder, target
-    except OSError as error:
-        # Whatever the system refuses at this point (full disk, quota, a removed folder), the user hears the same.
-        raise InputError(
-            "to write the release to the end",
-            error.strerror or type(error).__name__,
-            "mend the cause and release again",
-        ) from None
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        _remove_empty(new_parents)
-        if lock is not None:
-            os.close(lock)
+    if target is None:
+        yield _ToMemory(facts, csv, signing_key)
+        return
+    with staged(target, numbers=numbers, csv=csv) as (folder, place):
+        yield _ToFolder(folder, place, facts, csv, signing_key)
 
 
-def _remove_empty(folders: Sequence[Path]) -> None:
-    """Take back folders made on the way, innermost first, as far as nothing was put in them."""
-    with contextlib.suppress(OSError):
-        for folder in folders:
-            folder.rmdir()
-
-
-def _exists(target: Path) -> InputError:
-    return InputError("an --out that does not exist yet", f"{target} exists", "choose another name or remove it")
-
-
-def _no_place(target: Path, error: Exception) -> InputError:
-    reason = getattr(error, "strerror", None) or str(error)
-    return InputError("a place to write the release", f"{target} ({reason})", "choose another --out")
-
-
-def _card(facts: Facts, measured: Mapping[str, Calibration], draft: Draft, rows: int) -> Card:
+def _card(facts: CardFacts, measured: Mapping[str, Calibration], draft: Draft, rows: int) -> Card:
     promise, neighbours, mechanism = facts.promise, facts.promise.neighbours, facts.mechanism
     events = [calibration.event for calibration in measured.values()]
     costs = costs_of(events, promise.delta)
-    stated = costs[str(neighbours)]
-    if stated is None or stated > promise.epsilon * (1 + 1e-6):
-        raise RuntimeError(f"the measurements cost {stated}, more than the promised epsilon {promise.epsilon}")
+    if not keeps(promise, costs):
+        raise RuntimeError(f"the measurements cost {costs}, more than the promised epsilon {promise.epsilon}")
     accounts = {calibration.account for calibration in measured.values()}
     account = "fresh-projection" if "fresh-projection" in accounts else next(iter(accounts))
     row_cost = costs[str(Neighbours(Unit.ROW, neighbours.relation))]
@@ -283,11 +226,12 @@ def _card(facts: Facts, measured: Mapping[str, Calibration], draft: Draft, rows:
     return Card(
         release_id=facts.release_id,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        library=f"adumbra {version('adumbra')}",
+        library=library(),
         table=facts.table,
         rows=rows,
         table_rows=facts.setting.rows,
         mechanism=mechanism.name,
+        kind=draft.facts.kind,
         choice=facts.choice,
         title=mechanism.title,
         releases=mechanism.releases,
@@ -299,9 +243,11 @@ def _card(facts: Facts, measured: Mapping[str, Calibration], draft: Draft, rows:
         delta=promise.delta,
         mu=None if account == "fresh-projection" else mu_of(events, neighbours),
         costs=costs,
-        parameters=_plain(draft.parameters),
-        tables=_plain(draft.tables),
+        options=_plain(public_options(mechanism)),
+        facts=draft.facts.model_dump(mode="json"),
+        words=kind_named(draft.facts.kind).words(draft.facts),
         pictures=tuple(draft.pictures),
+        measured=draft.measured,
         noise={line: _card_noise(calibration, neighbours) for line, calibration in measured.items()},
         row_bound=None if bound is None else bound / GRID,
         seed=CardSeed(value=facts.setting.seed.hex, origin=facts.setting.seed.origin),

@@ -1,54 +1,57 @@
 """What a release needs besides its table, made ready before anything is charged.
 
-Compiled code is loaded or compiled, tables of the noise are built, threads are started, files are written: each can
-fail, and none of it says anything about a row. So a release is run once on a small table made up from its schema, then
-memory is looked at, and only then `pipeline.release` charges. No function here is given a private row, and what was
-drawn for the made-up table is thrown away: noise has a new key at every call.
+Compiled code is loaded or compiled, tables of the noise are built, threads are started, files are written if there
+will be any: each can fail, and none of it says anything about a row. So a release is run once on a small table made up
+from its schema, then memory is checked, and only then `pipeline.release` charges. No function here is given a private
+row, and what was drawn for the made-up table is thrown away: noise has a new key at every call.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from adumbra.core.errors import InputError
-from adumbra.core.mechanism import Door, Draft, Query
-from adumbra.core.memory import check_memory
-from adumbra.core.query import RowMap
-from adumbra.core.schema import Schema
-from adumbra.core.space import GRID, Space
-from adumbra.core.sums import RowsAndGram, Sum
+from adumbra.common.errors import InputError
+from adumbra.common.memory import check_memory
+from adumbra.declare.schema import Schema
+from adumbra.declare.space import GRID
+from adumbra.families.contract import Measurer
+from adumbra.families.synthetic import DrawnTable
 from adumbra.job import Job, Plan
-from adumbra.linalg.lattice_tables import GaussianTable, LaplaceTable
-from adumbra.privacy.meter import Calibration, Meter, noise_threads, preview_sd
-from adumbra.publish import Facts, Publication
-from adumbra.synthesis.drawn import DrawnTable
-from adumbra.table.made_up import MADE_UP_ROWS, cell_types, made_up_table
-from adumbra.table.table import CellType
+from adumbra.noise.lattice_tables import GaussianTable, LaplaceTable
+from adumbra.privacy.engine import noise_threads
+from adumbra.privacy.meter import Calibration, Meter, UnclaimedMeter
+from adumbra.privacy.preview import NoisePreview
+from adumbra.publish import CardFacts, Publication
+from adumbra.rehearsal import rehearse
+from adumbra.tables.made_up import MADE_UP_ROWS, cell_types, made_up_table
+from adumbra.tables.row_source import KEPT_BYTES, partition_rows
+from adumbra.tables.table import CellType
 
-__all__ = ["batch_rows", "bytes_needed", "narrowed", "warm_up"]
-
-Run = Callable[[Job, Callable[[Meter], Door]], Iterable[Draft]]
-"""Measures a made-up table without a charge, through the door that it is given for a meter."""
+__all__ = ["bytes_needed", "narrowed", "warm_up"]
 
 _WIDTH = 128
 """Coordinates that are enough to run all code there is for a mechanism."""
 _BASE_BYTES = 64 << 20
-_KEPT_BYTES = 2**28
 _DRAWN = 2**23
 """Numbers drawn at a time."""
+_HELD = 16
+"""Bytes of a released cell that stays in memory: 8 for a number, 16 for a word."""
 _MODEL = 24
 """Matrices of the size of the largest answer that are in use at once; the most that was seen is 22 (hybrid)."""
 _warm: set[int] = set()
 """Releases of which this process has run a like one."""
 
 
-def warm_up(planned: Plan, facts: Facts, publication: Publication, run: Run) -> None:
+def warm_up(planned: Plan, facts: CardFacts, publication: Publication) -> None:
     """Fail now if at all: do the same with a table made up from the schema, then see whether memory is left.
 
     A wide table stands for itself with a few of its columns, unless its mechanism needs them all.
+
+    `planned` is the release to come, `facts` those of its card, `publication` the place it goes to; `run` measures the
+    made-up table without a charge.
     """
     job, workers = planned.job, noise_threads()
     _build_noise_tables(planned.calibrations)
@@ -60,15 +63,15 @@ def warm_up(planned: Plan, facts: Facts, publication: Publication, run: Run) -> 
     if like not in _warm:
         few = narrowed(job.schema, job.mechanism)
         try:
-            _run_made_up(_made_up(job, few, types), facts, publication, run)
+            _run_made_up(_made_up(job, few, types), facts, publication)
             if few is not job.schema:
                 publication.try_names()
         except Exception:
             if few is job.schema:
                 raise
-            _run_made_up(_made_up(job, job.schema, types), facts, publication, run)
+            _run_made_up(_made_up(job, job.schema, types), facts, publication)
         _warm.add(like)
-    check_memory(bytes_needed(planned, workers), workers)
+    check_memory(bytes_needed(planned, workers, held=publication.in_memory), workers)
 
 
 def _made_up(job: Job, schema: Schema, types: Mapping[str, CellType]) -> Job:
@@ -76,11 +79,7 @@ def _made_up(job: Job, schema: Schema, types: Mapping[str, CellType]) -> Job:
     setting, mechanism, bound = job.setting, job.mechanism, job.space.row_bound
     if schema is not job.schema:
         space = schema.space(None if bound is None else bound / GRID)
-
-        def preview(share: float, query: Query) -> float:
-            fresh = setting.seed.is_fresh
-            return preview_sd(query, space, job.promise, share=share, rows=MADE_UP_ROWS, fresh=fresh)
-
+        preview = NoisePreview(space, job.promise, MADE_UP_ROWS, setting.seed)
         setting = replace(setting, space=space, schema=schema, labels=schema.labels, preview=preview)
     if isinstance(mechanism, DrawnTable):
         mechanism = replace(mechanism, rows=MADE_UP_ROWS)
@@ -88,32 +87,17 @@ def _made_up(job: Job, schema: Schema, types: Mapping[str, CellType]) -> Job:
     return replace(job, table=table, schema=schema, mechanism=mechanism, setting=setting, count=table.count())
 
 
-def _run_made_up(made: Job, facts: Facts, publication: Publication, run: Run) -> None:
+def _run_made_up(made: Job, facts: CardFacts, publication: Publication) -> None:
     """Measure and write, and keep nothing."""
     meters: list[Meter] = []
 
-    def watched(meter: Meter) -> Door:
+    def watched(meter: Meter) -> Measurer:
         meters.append(meter)
-        return _Unclaimed(meter)
+        return UnclaimedMeter(meter)
 
-    for draft in run(made, watched):
+    for draft in rehearse(made, watched):
         like = replace(facts, mechanism=made.mechanism, setting=made.setting, schema=made.schema)
         publication.try_out(like, draft, meters[-1].done)
-
-
-class _Unclaimed:
-    """The door for a made-up table: asks the same, but leaves the freshness of the seed to the real release."""
-
-    def __init__(self, meter: Meter) -> None:
-        self._meter = meter
-
-    def measure(self, line: str, query: Any) -> Any:
-        """Measure through the meter, as for a projection that was used before."""
-        if isinstance(query, RowMap):
-            query = replace(query, recipe=None)
-        elif isinstance(query, RowsAndGram):
-            query = replace(query, map=replace(query.map, recipe=None))
-        return self._meter.measure(line, query)
 
 
 def narrowed(schema: Schema, mechanism: Any) -> Schema:
@@ -167,29 +151,21 @@ def _start_threads(count: int) -> None:
             thread.join()
 
 
-def batch_rows(space: Space) -> int:
-    """Near 8 MB, to stay in the cache; but a look at thousands of columns pays from a thousand rows; at most 64 MB."""
-    width = max(space.width, 1)
-    return max(1, min(8192, max(2**20 // width, min(1024, 2**23 // width))))
+def bytes_needed(planned: Plan, workers: int, *, held: bool = False) -> int:
+    """About how much memory the release that was `planned` takes at its peak, from public facts; rather more than less.
 
-
-def bytes_needed(planned: Plan, workers: int) -> int:
-    """About how much memory a release takes at its peak, from public facts; rather more than less.
-
-    Batches of rows on their way, rows kept for a second look, sums with the noise and the model made of them, and what
-    is drawn and written at a time.
+    Batches of rows on their way (`workers` at a time), rows kept for a second reading, sums with the noise and the
+    model made of them, and what is drawn and written at a time; all released rows where they are `held` in memory.
     """
     job = planned.job
     rows, width = job.setting.rows, job.space.width
-    looks, answers, largest = 0, 0, 0
+    answers, largest = 0, 0
     for query in planned.queries.values():
-        looks += 2 if isinstance(query, RowsAndGram) else 1
-        sums = query.gram if isinstance(query, RowsAndGram) else query
-        size = sums.size * 8 if isinstance(sums, Sum) else 0
+        size = query.held * 8
         answers, largest = answers + size, max(largest, size)
-    most = batch_rows(job.space) if rows is None else min(batch_rows(job.space), rows)
+    most = partition_rows(width) if rows is None else min(partition_rows(width), rows)
     read = (workers + 2) * most * width * 8 * 3
-    kept = 0 if looks < 2 else _KEPT_BYTES if rows is None else min(rows * width * 4, _KEPT_BYTES)
+    kept = 0 if planned.readings < 2 else KEPT_BYTES if rows is None else min(rows * width * 4, KEPT_BYTES)
     drawn, columns = job.mechanism.size(job.setting)
-    written = 16 * drawn + 2 * 8 * min(drawn * columns, _DRAWN)
+    written = 16 * drawn + 2 * 8 * min(drawn * columns, _DRAWN) + (_HELD * drawn * columns if held else 0)
     return _BASE_BYTES + read + kept + answers + _MODEL * largest + written

@@ -7,7 +7,6 @@ real one from doing so. Both are reported side by side, and the highest accuracy
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,15 +14,22 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 import polars as pl
-import threadpoolctl  # type: ignore[import-untyped]  # it ships no types
 from numpy.typing import NDArray
 
 from adumbra import pipeline
-from adumbra.core.errors import InputError
-from adumbra.core.randomness import CoinsLike
-from adumbra.core.validation import at_least, one_of
-from adumbra.jupa.local import job_of
-from adumbra.linalg.splits import folds, parts
+from adumbra.audit.adversary_models import (
+    ADVERSARIES,
+    accuracy,
+    class_hits,
+    mean_recall,
+    shared_machine,
+    trained_adversary,
+)
+from adumbra.common.errors import InputError
+from adumbra.common.randomness import CoinsLike
+from adumbra.common.types import Integers, Progress, Reals
+from adumbra.common.validation import at_least, one_of
+from adumbra.rehearsal import rehearse
 
 __all__ = [
     "ADVERSARIES",
@@ -39,11 +45,7 @@ __all__ = [
     "train_and_score",
 ]
 
-Reals = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Progress = Callable[[str, int, int], None]
 
-ADVERSARIES = ("svm", "forest", "boosting")
 READER = "reader"
 WITHIN = 0.03
 """A release holds if no adversary is further above chance than this."""
@@ -51,14 +53,6 @@ STATEMENT = (
     "Guesses of the privacy class are averaged over its classes, as if all were equally likely. They are a lower bound "
     "on what can be learnt from the release: an adversary can show a leak, never prove that there is none."
 )
-
-_SEED = b"adversaries"
-_CHOOSE_ON, _LEARN_FROM = 1500, 6000
-"""Records on which a support vector machine's options are compared, and on which it is then trained."""
-# (C, gamma times the number of columns): a smooth boundary, a firm one, and one that sees narrow islands
-_ALL = ((0.5, 0.25), (0.5, 1.0), (0.5, 8.0), (10.0, 0.25), (10.0, 1.0), (10.0, 8.0))
-_FEW = ((1.0, 1.0), (10.0, 1.0), (10.0, 8.0))
-_ONE = ((2.0, 1.0),)
 
 
 class SeededCoins:
@@ -182,14 +176,14 @@ def attack_jupa(
     progress: Progress | None = None,
     trained: dict[bytes, Any] | None = None,
 ) -> AdversaryReport:
-    """Attack one release of the records of `test` with what can be learnt from the records of `adversary`.
+    """Attack one release by `model` of the records of `test` with what can be learnt from those of `adversary`.
 
     Both tables hold the utility and the privacy target; they share no records with each other or with what the model
     was fitted on, or the result says nothing about other owners. A record without a known label of both is refused.
     The adversary releases its own records `repeats` times (once, if the release has no chance in it) and learns from
-    the outcome. A model fitted to the same rows may be shared between attacks through `trained`. The coins are
+    the outcome. A model fitted to the same rows may be shared between attacks through `trained`. The `coins` are
     repeatable unless given, so the same attack gives the same numbers; a release that goes through the noise meter
-    has noise of its own.
+    has noise of its own. `quick` trains smaller models; `progress(step, done, total)` is called before each.
     """
     at_least(1, "simulate at least one release", repeats=repeats)
     coins = SeededCoins(0) if coins is None else coins
@@ -209,23 +203,17 @@ def attack_jupa(
     missed = released.not_reached / len(test_s)
     kind = str(model.recipe.release)
     if not len(rows) or not len(simulated):
-        nothing = dict.fromkeys(ADVERSARIES, math.nan)
-        return AdversaryReport(
-            kind, chance, math.nan, math.nan, math.nan, nothing, math.nan, math.nan, missed, len(rows)
-        )
-
+        return _nothing_seen(kind, chance, missed, len(rows))
     plain = np.asarray(model.unperturbed(adversary), dtype=np.float64)
     step("training the service")
-    utility = _accuracy(_shared(trained, plain, own_u, quick).predict(rows), test_u[kept])
+    utility = accuracy(shared_machine(trained, plain, own_u, quick).predict(rows), test_u[kept])
     step("training the papers' adversary")
-    papers = _mean_recall(_hits(_shared(trained, plain, own_s, quick, balanced=True).predict(rows), test_s[kept]))
-    guesses: dict[str, Integers] = {}
-    for name in ADVERSARIES:
-        step(f"training the adaptive adversary: {name}")
-        guesses[name] = _trained(name, simulated, own_s[sources], sources, quick, balanced=True).predict(rows)
-    guesses |= _reader(model, simulated, own_s[sources], rows)
-    hits = {name: _hits(guess, test_s[kept]) for name, guess in guesses.items()}
-    adaptive = {name: _mean_recall(found) for name, found in hits.items()}
+    papers = mean_recall(
+        class_hits(shared_machine(trained, plain, own_s, quick, balanced=True).predict(rows), test_s[kept])
+    )
+    own = _Simulations(simulated, sources, own_s[sources])
+    hits = {name: class_hits(guess, test_s[kept]) for name, guess in _guesses(model, own, rows, quick, step).items()}
+    adaptive = {name: mean_recall(found) for name, found in hits.items()}
     step("training the service on simulated releases")
     retrained = train_and_score(simulated, own_u[sources], rows, test_u[kept], ("forest",), quick, groups=sources)
     worst = max(adaptive.values())
@@ -233,6 +221,32 @@ def attack_jupa(
     return AdversaryReport(
         kind, chance, utility, retrained["forest"], papers, adaptive, worst, error, missed, len(rows), hits
     )
+
+
+def _nothing_seen(kind: str, chance: float, missed: float, records: int) -> AdversaryReport:
+    nan = math.nan
+    nothing = dict.fromkeys(ADVERSARIES, nan)
+    return AdversaryReport(kind, chance, nan, nan, nan, nothing, nan, nan, missed, records)
+
+
+@dataclass(frozen=True)
+class _Simulations:
+    """What an adaptive adversary learns from: released rows, which record each came from, and its privacy class."""
+
+    rows: Reals
+    sources: Integers
+    labels: Integers
+
+
+def _guesses(
+    model: Attackable, own: _Simulations, rows: Reals, quick: bool, step: Callable[[str], None]
+) -> dict[str, Integers]:
+    """What each adaptive adversary guesses of the released rows."""
+    out: dict[str, Integers] = {}
+    for name in ADVERSARIES:
+        step(f"training the adaptive adversary: {name}")
+        out[name] = trained_adversary(name, own.rows, own.labels, own.sources, quick, balanced=True).predict(rows)
+    return out | _reader(model, own.rows, own.labels, rows)
 
 
 def train_and_score(
@@ -245,8 +259,9 @@ def train_and_score(
     *,
     groups: NDArray[np.integer] | None = None,
 ) -> dict[str, float]:
-    """Accuracy on (zt, st) of models trained on (za, sa): the same every time; NaN where there is nothing to test.
+    """Accuracy on rows `zt` with labels `st` of models trained on `za` with `sa`; NaN where there is nothing to test.
 
+    `names` are of `ADVERSARIES`, `quick` trains smaller ones, and all are the same every time.
     `groups` says which record a training row came from: releases of one record stay on one side when options are
     compared, or the option that remembers records would look best. One class in `sa` gives a constant answer.
     """
@@ -266,16 +281,9 @@ def train_and_score(
     if not len(fresh):
         return dict.fromkeys(names, math.nan)
     origin = np.arange(len(rows)) if groups is None else np.asarray(groups, dtype=np.int64)
-    return {name: _accuracy(_trained(name, rows, labels, origin, quick).predict(fresh), truth) for name in names}
-
-
-def _hits(guesses: NDArray[Any], truth: Integers) -> list[tuple[int, int]]:
-    """For each class among the records: guessed rightly, and there."""
-    return [(int((guesses[truth == s] == s).sum()), int((truth == s).sum())) for s in np.unique(truth)]
-
-
-def _mean_recall(hits: Sequence[tuple[int, int]]) -> float:
-    return float(np.mean([right / there for right, there in hits])) if hits else math.nan
+    return {
+        name: accuracy(trained_adversary(name, rows, labels, origin, quick).predict(fresh), truth) for name in names
+    }
 
 
 def _standard_error(hits: Sequence[tuple[int, int]]) -> float:
@@ -294,7 +302,7 @@ def _reader(model: Attackable, simulated: Reals, own: Integers, rows: Reals) -> 
         return {}
     table = np.zeros((max(int(seen.max()), int(met.max())) + 1, int(own.max()) + 1))
     np.add.at(table, (seen, own), 1.0)
-    often = table / np.maximum(table.sum(axis=0), 1.0)  # of a class's records; all classes count alike
+    often = table / np.maximum(table.sum(axis=0), 1.0)  # of a class's records; all classes weigh equally
     return {READER: often.argmax(axis=1)[met].astype(np.int64)}
 
 
@@ -309,17 +317,17 @@ class _Noisy:
 
 def _released(model: Attackable, frame: pl.DataFrame, coins: CoinsLike) -> ReleasedRows:
     """One release; noise through the meter is rehearsed, which charges nothing and is for labelled records only."""
-    if model.recipe.release != "laplace":
+    charged_job = getattr(model, "charged_job", None)  # other systems under attack may have nothing of the kind
+    job = None if charged_job is None else charged_job(frame)
+    if job is None:
         return model.release_rows(frame, coins)
-    plain = np.asarray(model.unperturbed(frame), dtype=np.float64)
-    names = tuple(f"z{i + 1}" for i in range(plain.shape[1]))
-    noisy = rehearsed(job_of(plain, names, model.recipe.clip, model.recipe.epsilon, "records"))
+    noisy = rehearsed(job)
     return _Noisy(noisy, np.arange(len(noisy)))
 
 
 def rehearsed(job: pipeline.Job) -> Reals:
     """What a release would hold; charges and writes nothing."""
-    (draft,) = pipeline.rehearse(job, lambda meter: meter)
+    (draft,) = rehearse(job, lambda meter: meter)
     return np.concatenate(list(draft.batches))
 
 
@@ -334,108 +342,6 @@ def _simulated(model: Attackable, own: pl.DataFrame, coins: CoinsLike, repeats: 
         if len(rows) == 2 and np.array_equal(rows[0], rows[1]) and np.array_equal(sources[0], sources[1]):
             return rows[0], sources[0]  # no chance in it: further copies teach nothing and cost time
     return np.concatenate(rows), np.concatenate(sources)
-
-
-def _shared(trained: dict[bytes, Any], rows: Reals, labels: Integers, quick: bool, *, balanced: bool = False) -> Any:
-    """A support vector machine on these rows, trained once however many releases it meets."""
-    key = hashlib.sha256(
-        b"%d %d %d %d\0" % (*rows.shape, quick, balanced) + np.ascontiguousarray(rows).tobytes() + labels.tobytes()
-    ).digest()
-    if key not in trained:
-        trained[key] = _trained("svm", rows, labels, np.arange(len(rows)), quick, balanced=balanced)
-    return trained[key]
-
-
-def _trained(name: str, rows: Reals, labels: Integers, groups: Integers, quick: bool, *, balanced: bool = False) -> Any:
-    """A model of these rows; `balanced`: all classes count alike, however many rows they have."""
-    weight = "balanced" if balanced else None
-    present = np.unique(labels)
-    if len(present) < 2:
-        return _Constant(int(present[0]))
-    with threadpoolctl.threadpool_limits(1):  # threads change the order of sums, and so the last digits
-        if name == "svm":
-            return _svm(rows, labels, groups, quick, weight)
-        if name == "forest":
-            return _forest(weight).fit(rows, labels)
-        return _boosting(len(present), rows.shape[1], quick, weight).fit(rows, labels)
-
-
-@dataclass(frozen=True)
-class _Constant:
-    answer: int
-
-    def predict(self, rows: Reals) -> Integers:
-        return np.full(len(rows), self.answer, dtype=np.int64)
-
-
-def _accuracy(guesses: NDArray[Any], labels: Integers) -> float:
-    return float(np.mean(guesses == labels)) if len(labels) else math.nan
-
-
-def _forest(weight: str | None) -> Any:
-    from sklearn.ensemble import RandomForestClassifier
-
-    return RandomForestClassifier(n_estimators=150, min_samples_leaf=4, random_state=0, n_jobs=1, class_weight=weight)
-
-
-def _boosting(classes: int, columns: int, quick: bool, weight: str | None) -> Any:
-    """One tree for every class and round, so fewer rounds where there are many; wide rows show some columns a split."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    rounds = 100 if classes == 2 else max(20, 200 // classes)
-    return HistGradientBoostingClassifier(
-        max_iter=rounds // 2 if quick else rounds,
-        max_leaf_nodes=15,
-        max_features=min(1.0, 50.0 / columns),
-        early_stopping=False,
-        random_state=0,
-        class_weight=weight,
-    )
-
-
-def _svm(rows: Reals, labels: Integers, groups: Integers, quick: bool, weight: str | None) -> Any:
-    """An RBF machine on standardised rows; its options are compared on folds that keep a record's releases together."""
-    options = _ONE if quick else _ALL if len(rows) <= _CHOOSE_ON else _FEW
-    some = _subsample(labels, _CHOOSE_ON)
-    best = options[0]
-    if len(options) > 1:
-        z, s = rows[some], labels[some]
-        _, first, record = np.unique(groups[some], return_index=True, return_inverse=True)
-        fold = folds(_SEED, s[first], 3)[record]
-        right = [_cross_validated(z, s, fold, *option, weight) for option in options]
-        best = options[int(np.argmax(right))]
-    most = _subsample(labels, _LEARN_FROM)
-    return _machine(rows.shape[1], *best, weight).fit(rows[most], labels[most])
-
-
-def _subsample(labels: Integers, most: int) -> Integers:
-    """Positions of at most about `most` rows, every class by its share."""
-    if len(labels) <= most:
-        return np.arange(len(labels))
-    return parts(_SEED, labels, (most, len(labels) - most))[0]
-
-
-def _cross_validated(
-    rows: Reals, labels: Integers, fold: Integers, firm: float, narrow: float, weight: str | None
-) -> float:
-    """Share of right answers over all folds; where classes count alike, averaged over them."""
-    guesses = np.empty(len(labels), dtype=np.int64)
-    for number in range(int(fold.max()) + 1):
-        held = fold == number
-        if len(np.unique(labels[~held])) < 2:
-            guesses[held] = labels[~held][0] if (~held).any() else -1
-            continue
-        model = _machine(rows.shape[1], firm, narrow, weight).fit(rows[~held], labels[~held])
-        guesses[held] = model.predict(rows[held])
-    return _accuracy(guesses, labels) if weight is None else _mean_recall(_hits(guesses, labels))
-
-
-def _machine(columns: int, firm: float, narrow: float, weight: str | None) -> Any:
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-    from sklearn.svm import SVC
-
-    return make_pipeline(StandardScaler(), SVC(C=firm, gamma=narrow / columns, cache_size=500, class_weight=weight))
 
 
 def _steps(progress: Progress | None, total: int) -> Callable[[str], None]:

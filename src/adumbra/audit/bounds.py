@@ -3,7 +3,7 @@
 Every bound here answers the same question: how large must epsilon at least be, if what was counted is not a freak of
 chance? It exceeds the true epsilon with probability at most 1 - confidence, for any mechanism and any scores, however
 badly chosen; a bad score only makes it small. Runs must be independent and of one law, in any order that does not
-depend on their outcome. A larger score says "looks like table `one`"; scores may be infinite, not NaN. One call has
+depend on their outcome. A larger score speaks for table `one`; scores may be infinite, not NaN. One call has
 its confidence; the best of several calls has less, and the caller divides 1 - confidence among them. Proofs:
 docs/proofs/audit-bounds.md.
 """
@@ -11,19 +11,27 @@ docs/proofs/audit-bounds.md.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
+from scipy import special
 
 from adumbra.audit.findings import Measured
-from adumbra.audit.tradeoff import Approximate, Curve, Gaussian, Laplace, check_delta, check_family, refutes
-from adumbra.core.errors import InputError
-from adumbra.core.validation import at_least
+from adumbra.audit.hypothesis_curves import (
+    ApproximateCurve,
+    Curve,
+    GaussianCurve,
+    LaplaceCurve,
+    check_delta,
+    check_family,
+    refutes,
+)
+from adumbra.audit.output_classifier import fitted, outputs
+from adumbra.common.errors import InputError
+from adumbra.common.types import Reals
+from adumbra.common.validation import at_least
 
 __all__ = [
     "Bound",
@@ -36,13 +44,10 @@ __all__ = [
     "one_run",
 ]
 
-Floats = NDArray[np.float64]
 
 _RANKS = 50  # candidate thresholds from each end of each sample, close together towards the ends
 _CAUTION = 30  # the choice divides its error by this: the best of many candidates was lucky, the rare ones most
-_FEWEST = 30  # runs of each table without which no classifier is worth fitting
-_BOOSTED_ROWS = 20_000  # boosting is the slow one, and learns little from more
-_SURE = 0.999  # a grid point may miss the likeliest rate by a hair
+_SURE = 0.999  # a grid point may miss the likeliest rate slightly
 _DOWN = 1 - 1e-6  # the Gaussian epsilon is rounded up by less, as a promise; a lower bound goes down
 
 
@@ -59,7 +64,9 @@ class Bound:
 
 
 def clopper_pearson(hits: int, runs: int, confidence: float) -> tuple[float, float]:
-    """Exact interval for a probability; each side fails with at most (1 - confidence) / 2.
+    """Exact interval for the probability of an event seen `hits` times in `runs` independent runs.
+
+    Each side fails with probability at most (1 - `confidence`) / 2 (Clopper and Pearson 1934).
 
     >>> low, high = clopper_pearson(0, 10, 0.95)
     >>> low, round(high, 4)
@@ -77,9 +84,11 @@ def clopper_pearson(hits: int, runs: int, confidence: float) -> tuple[float, flo
 def from_counts(
     hits_one: int, runs_one: int, hits_other: int, runs_other: int, delta: float, confidence: float
 ) -> float:
-    """Lower bound on epsilon at delta from one event, fixed beforehand, that is likelier under `one`.
+    """Lower bound on epsilon at `delta` from one event, fixed beforehand, that is likelier under table `one`.
 
-    log((p - delta) / q) with p the lower end for `one` and q the upper end for `other`; 0.0 where that is negative.
+    The event happened `hits_one` times in `runs_one` runs on that table, `hits_other` times in `runs_other` runs on the
+    other. log((p - delta) / q) with p the lower end for `one` and q the upper end for `other`, both ends together at
+    this `confidence`; 0.0 where that is negative.
 
     >>> round(from_counts(500, 1000, 100, 1000, 0.0, 0.95), 2)
     1.36
@@ -91,10 +100,11 @@ def from_counts(
 
 
 def by_threshold(one: ArrayLike, other: ArrayLike, delta: float, confidence: float) -> Bound:
-    """Lower bound on epsilon at delta, no shape assumed: an event "score above" or "not above" a threshold.
+    """Lower bound on epsilon at `delta`, no shape assumed: an event "score above" or "not above" a threshold.
 
-    The first half of the runs chooses threshold, side and direction; the second half, which the choice has not seen,
-    is counted once and gets the whole confidence. With fewer than two runs of a table nothing can be chosen: 0.0.
+    `one` and `other` are scores of independent runs on the two tables. The first half of the runs chooses threshold,
+    side and direction; the second half, which the choice has not seen, is counted once and gets the whole `confidence`.
+    With fewer than two runs of a table nothing can be chosen: 0.0.
     """
     _check_confidence(confidence)
     check_delta(delta)
@@ -189,29 +199,34 @@ def one_run(
 
 def by_classifier(
     one: ArrayLike, other: ArrayLike, delta: float, confidence: float, seed: int = 0
-) -> tuple[Bound, Floats, Floats]:
-    """Lower bound on epsilon at delta for outputs whose likelihood nobody can write down.
+) -> tuple[Bound, Reals, Reals]:
+    """Lower bound on epsilon at `delta` for outputs whose likelihood nobody can write down.
 
-    A row is one output of the mechanism. The first third of each table's rows teaches three models (the best single
-    number, logistic regression, boosted trees), of which the one that ranks a quarter of them best is taken; the
-    second third chooses the threshold, the last third is counted (`by_threshold`). Also returns the scores of the last
-    two thirds. The same rows and seed give the same bound.
+    A row of `one` and of `other` is one output of the mechanism on that table. The first third of each table's rows
+    teaches three models (the best single number, logistic regression, boosted trees), of which the one that ranks a
+    quarter of them best is taken; the second third chooses the threshold, the last third is counted at this
+    `confidence` (`by_threshold`). Also returns the scores of the last two thirds. The same rows and `seed` give the
+    same bound.
     """
     _check_confidence(confidence)
     check_delta(delta)
-    rows = _outputs("one", one), _outputs("other", other)
+    rows = outputs("one", one), outputs("other", other)
     if rows[0].shape[1] != rows[1].shape[1]:
         got = f"{rows[0].shape[1]} and {rows[1].shape[1]} numbers"
         raise InputError("outputs of one length", got, "flatten each output of the mechanism in the same way")
     thirds = [len(part) // 3 for part in rows]
-    model = _fitted([part[:third] for part, third in zip(rows, thirds, strict=True)], seed)
+    model = fitted([part[:third] for part, third in zip(rows, thirds, strict=True)], seed)
     scores_one, scores_other = (model(part[third:]) for part, third in zip(rows, thirds, strict=True))
     bound = by_threshold(scores_one, scores_other, delta, confidence)
     return Bound(bound.epsilon, "classifier", confidence, sum(map(len, rows))), scores_one, scores_other
 
 
 def measured_curve(one: ArrayLike, other: ArrayLike, confidence: float = 0.95, points: int = 60) -> Measured:
-    """False alarms and power of "score above t" for growing t, with an interval for each power by itself."""
+    """False alarms and power of "score above t" for growing t, with an interval for each power by itself.
+
+    `one` are scores of runs on the table to be found, `other` of runs on its neighbour. Each interval has this
+    `confidence`; the curve has about `points` thresholds, closest together at both ends.
+    """
     _check_confidence(confidence)
     at_least(1, "ask for at least one point", points=points)
     values, others = np.sort(_scores("one", one)), np.sort(_scores("other", other))
@@ -229,23 +244,23 @@ def measured_curve(one: ArrayLike, other: ArrayLike, confidence: float = 0.95, p
     return Measured(*(tuple(np.asarray(line, dtype=float).tolist()) for line in lines))
 
 
-def _least(hits: NDArray[np.int64], runs: int, tail: float) -> Floats:
+def _least(hits: NDArray[np.int64], runs: int, tail: float) -> Reals:
     """Lower Clopper-Pearson ends: the probability at which so many hits or more have chance `tail`."""
     return np.where(hits > 0, special.betaincinv(np.maximum(hits, 1), runs - hits + 1, tail), 0.0)
 
 
-def _most(hits: NDArray[np.int64], runs: int, tail: float) -> Floats:
+def _most(hits: NDArray[np.int64], runs: int, tail: float) -> Reals:
     """Upper Clopper-Pearson ends: the probability at which so few hits or fewer have chance `tail`."""
     return np.where(hits < runs, special.betainccinv(hits + 1, np.maximum(runs - hits, 1), tail), 1.0)
 
 
-def _gain(low: Floats, high: Floats, delta: float) -> Floats:
+def _gain(low: Reals, high: Reals, delta: float) -> Reals:
     """log((low - delta) / high); minus infinity where delta alone explains the event."""
     with np.errstate(divide="ignore"):
         return np.log(np.maximum(low - delta, 0.0)) - np.log(high)
 
 
-def _alarms(one: Floats, other: Floats) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
+def _alarms(one: Reals, other: Reals) -> tuple[Reals, NDArray[np.int64], NDArray[np.int64]]:
     """Candidate cuts from both samples, and how many scores of each lie above.
 
     Ranks lie close together towards both ends, where the rare events are. Each score v stands for "above v" and, as
@@ -269,7 +284,7 @@ def _parameter(
     above_other: NDArray[np.int64],
     runs_one: int,
     runs_other: int,
-) -> Floats:
+) -> Reals:
     """Smallest parameter whose curve allows the upper ends of both error rates; may be negative."""
     misses = _most(runs_one - above_one, runs_one, tail)
     alarms = _most(above_other, runs_other, tail)
@@ -304,7 +319,7 @@ def _chance(curve: Curve, misses: int, runs_one: int, alarms: int, runs_other: i
     at the smallest rate of misses that the curve leaves. Both are independent, and Fisher's test joins them.
     """
 
-    def product(probits: Floats) -> Floats:
+    def product(probits: Reals) -> Reals:
         rate = special.ndtr(probits)
         missing = 1 - np.asarray(curve.power(rate), dtype=np.float64)
         return np.asarray(special.bdtr(alarms, runs_other, rate) * special.bdtr(misses, runs_one, missing))
@@ -329,8 +344,8 @@ def _chance(curve: Curve, misses: int, runs_one: int, alarms: int, runs_other: i
 
 def _curve(family: str, parameter: float, delta: float) -> Curve:
     if family == "gaussian":
-        return Gaussian(parameter)
-    return Laplace(parameter) if family == "laplace" else Approximate(parameter, delta)
+        return GaussianCurve(parameter)
+    return LaplaceCurve(parameter) if family == "laplace" else ApproximateCurve(parameter, delta)
 
 
 def _as_epsilon(family: str, parameter: float, delta: float) -> float:
@@ -338,98 +353,17 @@ def _as_epsilon(family: str, parameter: float, delta: float) -> float:
     return epsilon * _DOWN if family == "gaussian" else epsilon
 
 
-class _Scaled:
-    """Columns brought to [-1, 1] on the rows of the fit, so that squares of huge outputs do not overflow."""
-
-    def __init__(self, rows: Floats) -> None:
-        largest = np.abs(rows).max(axis=0)
-        self.scale = np.where(largest > 0, largest, 1.0)
-
-    def __call__(self, rows: Floats) -> Floats:
-        with np.errstate(over="ignore"):
-            return np.clip(rows / self.scale, -1e6, 1e6)
-
-
-class _Model:
-    """A fitted classifier as a score: larger says table `one`."""
-
-    def __init__(self, estimator: Any, scaled: _Scaled) -> None:
-        self.estimator, self.scaled = estimator, scaled
-
-    def __call__(self, rows: Floats) -> Floats:
-        return np.asarray(self.estimator.decision_function(self.scaled(rows)), dtype=np.float64)
-
-
-class _OneColumn:
-    """The one number that tells the tables apart best: a leak by itself among many that are noise."""
-
-    def fit(self, rows: Floats, answers: NDArray[np.int64]) -> None:
-        ones = int(answers.sum())
-        ranks = stats.rankdata(rows, axis=0)[answers == 1].sum(axis=0) - ones * (ones + 1) / 2
-        area = ranks / (ones * (len(answers) - ones)) - 0.5
-        self.column = int(np.argmax(np.abs(area)))
-        self.sign = 1.0 if area[self.column] >= 0 else -1.0
-
-    def decision_function(self, rows: Floats) -> Floats:
-        return self.sign * rows[:, self.column]
-
-
-def _fitted(parts: list[Floats], seed: int) -> _Model:
-    """The best of three models; `parts` are rows of `one` and of `other` that no test will see."""
-    # Imported here: scikit-learn takes a second, and the other bounds do without.
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.metrics import roc_auc_score
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    fits = [part[: -(len(part) // 4)] for part in parts]
-    checks = [part[len(fit) :] for part, fit in zip(parts, fits, strict=True)]
-    scaled = _Scaled(np.concatenate(fits))
-    choices: list[tuple[Any, int]] = [
-        (_OneColumn(), len(max(fits, key=len))),
-        (make_pipeline(StandardScaler(), LogisticRegression(max_iter=300)), len(max(fits, key=len))),
-        (
-            HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=15, early_stopping=False, random_state=seed),
-            _BOOSTED_ROWS // 2,
-        ),
-    ]
-    best: tuple[float, _Model] | None = None
-    for estimator, limit in choices:
-        taught = [fit[:limit] for fit in fits]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a model that has not converged is still a score
-            estimator.fit(scaled(np.concatenate(taught)), np.repeat([1, 0], [len(part) for part in taught]))
-        model = _Model(estimator, scaled)
-        answers = np.repeat([1, 0], [len(part) for part in checks])
-        quality = float(roc_auc_score(answers, model(np.concatenate(checks))))
-        if best is None or quality > best[0]:
-            best = quality, model
-    assert best is not None
-    return best[1]
-
-
-def _halves(scores: Floats) -> tuple[Floats, Floats]:
+def _halves(scores: Reals) -> tuple[Reals, Reals]:
     return scores[: len(scores) // 2], scores[len(scores) // 2 :]
 
 
-def _scores(name: str, values: ArrayLike) -> Floats:
+def _scores(name: str, values: ArrayLike) -> Reals:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or not len(array):
         raise InputError(f"a list of scores as {name}, not empty", f"shape {array.shape}", "give each run one score")
     if bool(np.isnan(array).any()):
         raise InputError(f"numbers as {name}", "NaN among them", "give every run a score, infinite if need be")
     return array
-
-
-def _outputs(name: str, rows: ArrayLike) -> Floats:
-    array = np.asarray(rows, dtype=np.float64)
-    if array.ndim != 2 or len(array) < _FEWEST or not array.shape[1]:
-        remedy = "give one row of numbers for each run"
-        raise InputError(f"at least {_FEWEST} rows of outputs as {name}", f"shape {array.shape}", remedy)
-    if bool(np.isnan(array).any()):
-        raise InputError(f"numbers as {name}", "NaN among them", "replace it by a number that no output has")
-    return np.clip(array, -1e300, 1e300)
 
 
 def _check_confidence(confidence: float) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
+
+from adumbra.common.types import Reals
 
 __all__ = ["log_chances"]
 
-Reals = NDArray[np.float64]
 _REACH = 45.0
 """Scales of noise that are summed over: what lies beyond has a chance below 1e-19."""
 _PLACES = 4096

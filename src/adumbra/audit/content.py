@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adumbra.core.release import ReleaseFolder
+from adumbra.releases.record import ReleaseRecord
 
 __all__ = ["content"]
 
@@ -20,7 +20,7 @@ _OF_CHANCE = {"release_id", "created", "files", "seed"}
 """What is new on every card: a name, a date, hashes of the files."""
 
 
-def content(folder: ReleaseFolder) -> NDArray[np.float64]:
+def content(folder: ReleaseRecord) -> NDArray[np.float64]:
     """All that is in a release, as numbers: the card's, the arrays', the table's size, columns and first rows."""
     found = [*_card_numbers(folder.card.model_dump(exclude=_OF_CHANCE))]
     for _, array in sorted(folder.arrays().items()):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["NOT_REFUTED", "REFUTED", "WORDING", "Finding", "Measured", "Report"]
+from adumbra.report.document import Document, Mark, Part, Table, Text, Value
+
+__all__ = ["NOT_REFUTED", "REFUTED", "WORDING", "AuditReport", "Finding", "Measured"]
 
 REFUTED, NOT_REFUTED = "REFUTED", "not refuted"
 WORDING = (
@@ -43,7 +46,7 @@ class Finding:
     delta: float
     lower_bound: float
     """Epsilon is at least this, with the stated confidence. Method `gaussian`: that of Gaussian noise, which is what
-    is promised then; where later looks depend on earlier ones, the epsilon of this one pair may be less."""
+    is promised then; where later measurements depend on earlier ones, the epsilon of this one pair may be less."""
     confidence: float
     method: str
     """The bound that gave it: threshold, gaussian, laplace, one-run, classifier."""
@@ -52,7 +55,7 @@ class Finding:
     seconds: float
     exact: float | None = None
     """Epsilon of this pair at this delta, if the noise is what it says it is; None where no formula gives it. Where
-    later looks depend on earlier ones it is worked out from the (quadratic) mean over the runs."""
+    later measurements depend on earlier ones it is worked out from the (quadratic) mean over the runs."""
     family: str = "approximate"
     """Shape of the claimed trade-off curve: approximate, gaussian or laplace."""
     measured: Measured | None = field(default=None, repr=False)
@@ -74,8 +77,8 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Report:
-    """All findings of one audit. With `confidence`, all lower bounds hold at once."""
+class AuditReport:
+    """All findings of one audit. All lower bounds hold jointly at `confidence`."""
 
     findings: tuple[Finding, ...]
     confidence: float
@@ -95,3 +98,38 @@ class Report:
             "refuted": len(self.refuted),
             "findings": [finding.to_json() for finding in self.findings],
         }
+
+    def document(self) -> Document:
+        """What was found, in short; `page_document` has the same at length and in pictures."""
+        findings = tuple(enumerate(self.findings, 1))
+        rows: list[dict[str, Value]] = [
+            {
+                "#": number,
+                "target": found.target,
+                "neighbours": found.neighbours,
+                "claimed": f"{found.epsilon:g}",
+                "delta": f"{found.delta:g}",
+                "lower bound": f"{math.floor(found.lower_bound * 1000) / 1000:.3f}",
+                "exact": "-" if found.exact is None else f"{found.exact:.4g}",
+                "verdict": Mark(found.verdict, "bad" if found.verdict == REFUTED else "plain"),
+                "method": found.method,
+                "runs": found.runs,
+                "s": f"{found.seconds:.1f}",
+            }
+            for number, found in findings
+        ]
+        pairs = tuple((number, "; ".join(t for t in (found.pair, found.note) if t)) for number, found in findings)
+        above = [f for f in self.findings if f not in self.refuted and f.exact is not None and f.exact > f.epsilon]
+        parts: list[Part] = [
+            dataclasses.replace(Table.of(rows), long="target"),
+            Table(("#", "which tables"), pairs, long="which tables"),
+        ]
+        if above:
+            parts.append(
+                Text(
+                    f"{len(above)} more cannot hold by formula (exact above the claim), by too little for so many runs."
+                )
+            )
+        parts.append(Text(f"All lower bounds hold at once with confidence {self.confidence:g}. {WORDING}"))
+        title = f"audit: {len(self.findings)} attacks, {len(self.refuted)} claims refuted"
+        return Document(title, tuple(parts), self.to_json())

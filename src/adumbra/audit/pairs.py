@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import combinations
 
-from adumbra.core.challenge import Challenge, Row, emptied
-from adumbra.core.column import Column
-from adumbra.core.guarantee import Neighbours, Relation, Unit
-from adumbra.core.schema import Schema
+from adumbra.declare.column import Column
+from adumbra.declare.guarantee import Neighbours, Relation, Unit
+from adumbra.declare.schema import Schema
+from adumbra.families.challenge import Challenge, Row, emptied
 
 __all__ = ["extremes", "mixed", "searched"]
 

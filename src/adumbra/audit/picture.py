@@ -7,37 +7,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from html import escape
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adumbra.audit.findings import Measured
+from adumbra.common.types import Reals
+from adumbra.report.svg import AxisScale, Frame, element, key, path, picture, positional, said
 
-__all__ = ["LEGEND", "FloatArray", "Function", "escaped", "in_order", "panels", "percent", "positional"]
+__all__ = ["LEGEND", "Function", "Reals", "in_order", "panels", "percent"]
 
-FloatArray = NDArray[np.float64]
-Function = Callable[[FloatArray], FloatArray]
+Function = Callable[[Reals], Reals]
+Style = dict[str, str | float | None]
 
-# A panel, in units of its viewBox: the frame is WIDE x HIGH, with room for labels around it.
-_LEFT, _TOP, _WIDE, _HIGH = 76.0, 30.0, 270.0, 240.0
-_PANEL = f"0 0 {_LEFT + _WIDE + 18:g} {_TOP + _HIGH + 46:g}"
+# A panel: the frame is 270 x 240, with room for labels around it.
+_LEFT, _TOP, _RIGHT, _FLOOR = 76.0, 30.0, 346.0, 270.0
 # The magnified panel is linear from 0 to its smallest decade (zero has no logarithm) on this part of its axis.
 _NEAR_ZERO = 0.13
 
-
-def escaped(value: object) -> str:
-    """Escaped for text and attributes. What cannot be printed (controls, direction marks) shows as a box."""
-    return escape("".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in str(value)))
-
-
-def positional(value: float, digits: int = 3) -> str:
-    """Without an exponent, which few people read, unless it is a very long number."""
-    if not math.isfinite(value):
-        return "infinite"
-    if value and not 1e-9 < abs(value) < 1e9:
-        return f"{value:.{digits}g}"
-    return np.format_float_positional(value, digits, unique=False, fractional=False, trim="-")
+_FORBIDDEN: Style = {"kind": "forbidden", "fill": "shade", "fill_opacity": 0.14}
+_CLAIMED: Style = {"kind": "claimed", "stroke": "orange", "stroke_width": 2, "stroke_dasharray": "7 4"}
+_GUESSING: Style = {
+    "kind": "guessing", "stroke": "quiet", "stroke_width": 1.6, "stroke_dasharray": "1 4", "stroke_linecap": "round"
+}  # fmt: skip
+_BAND: Style = {
+    "kind": "band", "fill": "blue", "fill_opacity": 0.25, "stroke": "blue", "stroke_opacity": 0.25, "stroke_width": 1
+}  # fmt: skip
+_MEASURED: Style = {"kind": "measured", "stroke": "blue", "stroke_width": 2.2, "stroke_linejoin": "round"}
 
 
 def percent(share: float) -> str:
@@ -59,66 +54,51 @@ def _with_ends(seen: Measured) -> Measured:
     return Measured(*zip(*never, *rows, *always, strict=True))
 
 
-def panels(words: str, seen: Measured, allowed: Function, runs: int) -> list[str]:
-    """All false alarms, and the rare ones; `words` say the same to those who cannot see it."""
+def panels(words: str, seen: Measured, allowed: Function, runs: int) -> tuple[str, str]:
+    """All false alarms, and the rare ones: what was `seen` in so many `runs` beside what is `allowed`.
+
+    `words` say the same to those who cannot see it.
+    """
     floor = _smallest_decade(runs, seen)
-    return [
+    return (
         _panel("All false alarms", words, seen, allowed, _as_it_is, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]),
         _panel("Rare false alarms, magnified", words, seen, allowed, _magnified(floor), _decades(floor)),
-    ]
+    )
 
 
 def _panel(title: str, words: str, seen: Measured, allowed: Function, place: Function, ticks: list[float]) -> str:
     """One picture: forbidden region, grid, guessing, band, measured curve, claimed curve, from back to front."""
+    frame = Frame(AxisScale(_LEFT, _RIGHT, place), AxisScale(_FLOOR, _TOP, place))
     grid = _grid(allowed)
     limit, line = allowed(grid), _with_ends(seen)
     across, low = _filled(line.false_alarms, line.low, grid)
     _, high = _filled(line.false_alarms, line.high, grid)
     there_and_back = np.concatenate([across, across[::-1]]), np.concatenate([low, high[::-1]])
-    ends = np.array([0.0, 1.0])
-    radius = 3 if len(seen.power) < 6 else 1.6
-    out = [
-        f'<svg class="panel" viewBox="{_PANEL}" role="img" aria-label="{escaped(title)}. {words}">',
-        f'<text class="title" x="{_LEFT:g}" y="18">{escaped(title)}</text>',
-        f'<path class="forbidden" d="{_path(np.append(grid, 0.0), np.append(limit, 1.0), place)}Z"/>',
-        *_axes(place, ticks),
-        f'<path class="guessing" d="{_path(ends, ends, place)}"/>',
-        f'<path class="band" d="{_path(*there_and_back, place)}Z"/>',
-        f'<path class="measured" d="{_path(*_filled(line.false_alarms, line.power, grid), place)}"/>',
-        *(f'<circle class="point" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"/>' for x, y in _points(seen, place)),
-        f'<path class="claimed" d="{_path(grid, limit, place)}"/>',
-        "</svg>",
+    labelled = [(tick, percent(tick) if tick else "0") for tick in ticks]
+    spots = zip(frame.x.all(seen.false_alarms).tolist(), frame.y.all(seen.power).tolist(), strict=True)
+    radius = 3.0 if len(seen.power) < 6 else 1.6
+    parts = [
+        said(_LEFT, 18, title, font_weight="600", kind="title"),
+        path(frame.line(np.append(grid, 0.0), np.append(limit, 1.0)) + "Z", **_FORBIDDEN),
+        *frame.grid(labelled, labelled),
+        *frame.border("False alarms: it rang for the wrong table", "Power: it rang for the right table"),
+        path(frame.line([0.0, 1.0], [0.0, 1.0]), **_GUESSING),
+        path(frame.line(*there_and_back) + "Z", **_BAND),
+        path(frame.line(*_filled(line.false_alarms, line.power, grid)), **_MEASURED),
+        *(element("circle", kind="point", cx=x, cy=y, r=radius, fill="blue") for x, y in spots),
+        path(frame.line(grid, limit), **_CLAIMED),
     ]
-    return "\n".join(out)
+    return picture(_RIGHT + 18, _FLOOR + 46, parts, label=f"{title}. {words}", kind="panel")
 
 
-def _axes(place: Function, ticks: list[float]) -> list[str]:
-    """Grid lines with their values, the frame, and what the axes mean."""
-    right, bottom = _LEFT + _WIDE, _TOP + _HIGH
-    out = []
-    for tick, at in zip(ticks, place(np.array(ticks)), strict=True):
-        x, y, label = _LEFT + _WIDE * at, bottom - _HIGH * at, percent(tick) if tick else "0"
-        out.append(f'<path class="grid" d="M{x:.1f} {_TOP:g}V{bottom:g}M{_LEFT:g} {y:.1f}H{right:g}"/>')
-        out.append(f'<text class="tick across" x="{x:.1f}" y="{bottom + 15:g}">{label}</text>')
-        out.append(f'<text class="tick up" x="{_LEFT - 6:g}" y="{y:.1f}" dy="0.35em">{label}</text>')
-    middle_x, middle_y = _LEFT + _WIDE / 2, _TOP + _HIGH / 2
-    return [
-        *out,
-        f'<rect class="frame" x="{_LEFT:g}" y="{_TOP:g}" width="{_WIDE:g}" height="{_HIGH:g}"/>',
-        f'<text class="axis" x="{middle_x:g}" y="{bottom + 36:g}">False alarms: it rang for the wrong table</text>',
-        f'<text class="axis" x="12" y="{middle_y:g}" transform="rotate(-90 12 {middle_y:g})">'
-        "Power: it rang for the right table</text>",
-    ]
-
-
-def _as_it_is(share: FloatArray) -> FloatArray:
+def _as_it_is(share: Reals) -> Reals:
     return share
 
 
 def _magnified(floor: float) -> Function:
     """Logarithmic from `floor` to 1, linear below. Both axes use it, so guessing stays a straight line."""
 
-    def place(share: FloatArray) -> FloatArray:
+    def place(share: Reals) -> Reals:
         logs = 1 - np.log10(np.maximum(share, floor)) / math.log10(floor)
         return np.where(share < floor, _NEAR_ZERO * share / floor, _NEAR_ZERO + (1 - _NEAR_ZERO) * logs)
 
@@ -140,7 +120,7 @@ def _decades(floor: float) -> list[float]:
     return [0.0, *(10.0**-power for power in range(last, -1, -1 if last < 6 else -2))]
 
 
-def _grid(allowed: Function) -> FloatArray:
+def _grid(allowed: Function) -> Reals:
     """False alarms at which the claimed curve is drawn: dense at both ends, and its corner.
 
     An (epsilon, delta) claim has its corner where power and false alarms add up to 1; a grid alone would cut it off.
@@ -152,7 +132,7 @@ def _grid(allowed: Function) -> FloatArray:
     return np.unique(np.concatenate([[0.0, high, 1.0], np.geomspace(1e-12, 1, 97), np.linspace(0, 1, 51)]))
 
 
-def _filled(x: tuple[float, ...], y: tuple[float, ...], grid: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _filled(x: tuple[float, ...], y: tuple[float, ...], grid: Reals) -> tuple[Reals, Reals]:
     """The line through the points, with points of the grid between them: straight as it is, bent when magnified.
 
     A straight line between two magnified points would lie above what the attack did.
@@ -163,29 +143,10 @@ def _filled(x: tuple[float, ...], y: tuple[float, ...], grid: FloatArray) -> tup
     return across[order], up[order]
 
 
-def _points(seen: Measured, place: Function) -> list[tuple[float, float]]:
-    x, y = place(np.array(seen.false_alarms)), place(np.array(seen.power))
-    return [(_LEFT + _WIDE * a, _TOP + _HIGH * (1 - b)) for a, b in zip(x.tolist(), y.tolist(), strict=True)]
-
-
-def _path(x: FloatArray, y: FloatArray, place: Function) -> str:
-    """Shares to a path of the panel, without points that round to the one before."""
-    across, up = _LEFT + _WIDE * place(x), _TOP + _HIGH * (1 - place(y))
-    spots = [f"{a:.1f} {b:.1f}" for a, b in zip(across.tolist(), up.tolist(), strict=True)]
-    return "M" + "L".join(spot for spot, before in zip(spots, ["", *spots], strict=False) if spot != before)
-
-
-def _key(kind: str, shape: str, words: str, more: str = "") -> str:
-    drawing = f'<path class="{kind}" d="{shape}"/>{more}'
-    return f'<li><svg class="key" viewBox="0 0 28 14" aria-hidden="true">{drawing}</svg>{words}</li>'
-
-
 LEGEND = (
-    '<ul class="legend">'
-    + _key("measured", "M1 7H27", "measured thresholds", '<circle class="point" cx="14" cy="7" r="3"/>')
-    + _key("band", "M1 2H27V12H1Z", "its 95% confidence band")
-    + _key("claimed", "M1 7H27", "the most that the claim allows")
-    + _key("forbidden", "M1 1H27V13H1Z", "forbidden by the claim")
-    + _key("guessing", "M1 7H27", "guessing")
-    + "</ul>"
+    (key(path("M1 7H27", **_MEASURED), element("circle", cx=14, cy=7, r=3, fill="blue")), "measured thresholds"),
+    (key(path("M1 2H27V12H1Z", **_BAND)), "its 95% confidence band"),
+    (key(path("M1 7H27", **_CLAIMED)), "the most that the claim allows"),
+    (key(path("M1 1H27V13H1Z", **_FORBIDDEN)), "forbidden by the claim"),
+    (key(path("M1 7H27", **_GUESSING)), "guessing"),
 )

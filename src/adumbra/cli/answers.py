@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from adumbra.cli.jobs import FormulaOption
 from adumbra.cli.keys import PublicKeyOption, TrustedOption, keys_of
 from adumbra.cli.output import emit_json, note, print_frame
-from adumbra.core.errors import InputError
-from adumbra.core.files import new_file
-from adumbra.core.validation import split_names
+from adumbra.cli.release_command import FormulaOption
+from adumbra.common.errors import InputError
+from adumbra.common.files import new_file
+from adumbra.common.validation import split_names
 
 if TYPE_CHECKING:
     import numpy as np
     import polars as pl
     from numpy.typing import NDArray
 
-    from adumbra.answer.projected import Estimate
-    from adumbra.answer.release import Release
+    from adumbra.kinds.estimates import Estimate
+    from adumbra.result import Release
 
 __all__ = ["app"]
 
@@ -57,7 +57,7 @@ MuOption = Annotated[float, typer.Option(help="share of answers that may be furt
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _FolderAsked:
     """What all questions share: the folder, who must have signed it, and how CSV is written."""
 
     folder: Path
@@ -76,11 +76,11 @@ def opened(
 ) -> None:
     """Ask a release: distances, counts, ranges, workloads, means, moments, principal axes."""
     if not ctx.resilient_parsing:
-        ctx.obj = _Asked(folder, public_key, trusted, formula_safe)
+        ctx.obj = _FolderAsked(folder, public_key, trusted, formula_safe)
 
 
 def _release(ctx: typer.Context) -> Release:
-    from adumbra.answer.release import load
+    from adumbra.result import load
 
     release = load(ctx.obj.folder)
     release.demand(keys_of(ctx.obj.public_key, ctx.obj.trusted))  # a changed file would carry a wrong error bar
@@ -160,7 +160,7 @@ def count(
 
 
 def _conditions(given: list[str]) -> dict[str, str]:
-    from adumbra.answer.queries import condition, with_condition
+    from adumbra.kinds.conditions import condition, with_condition
 
     out: dict[str, str] = {}
     for text in given:
@@ -291,7 +291,7 @@ def reconstruct(
 
 
 def _write(ctx: typer.Context, frame: pl.DataFrame, out: Path, json: bool, *, private: bool = False) -> None:
-    from adumbra.core.tabular import FORMULA_SAFE, write_csv, write_parquet
+    from adumbra.common.csv_forms import FORMULA_SAFE, write_csv, write_parquet
 
     if os.path.lexists(out) or out.suffix not in (".csv", ".parquet"):
         raise InputError("a new .csv or .parquet file", f"{out}", "choose another --out")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from adumbra.core.errors import is_panic
+from adumbra.common.errors import is_panic
 
 __all__ = ["Panicked", "called", "silence"]
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adumbra.cli.jobs import JsonOption
 from adumbra.cli.output import emit_json, emit_line, printing
-from adumbra.core.errors import InputError
+from adumbra.cli.release_command import JsonOption
+from adumbra.common.errors import InputError
 
 if TYPE_CHECKING:
-    from adumbra.core.signature import PublicKeys
+    from adumbra.releases.signature import PublicKeys
 
 __all__ = ["PublicKeyOption", "TrustedOption", "keygen", "keys_of", "verify"]
 
@@ -32,8 +32,8 @@ TrustedOption = Annotated[
 
 def keys_of(public_key: Path | None, trusted: bool) -> PublicKeys | None:
     """The keys of which one must have signed; None if no key was asked for."""
-    from adumbra.core.signature import keys_of as given_keys
-    from adumbra.core.signature import trusted_keys
+    from adumbra.releases.signature import keys_of as given_keys
+    from adumbra.releases.signature import trusted_keys
 
     if public_key is not None and trusted:
         raise InputError("--public-key or --trusted", "both", "leave one out")
@@ -50,7 +50,7 @@ def verify(
 
     Three lines say what was proved and what was not. Without a key of yours a signature does not say who signed.
     """
-    from adumbra.core.release import open_folder
+    from adumbra.releases.folder import open_folder
 
     keys = keys_of(public_key, trusted)
     found = open_folder(folder).examine(keys)
@@ -71,8 +71,8 @@ def keygen(
     from cryptography.hazmat.primitives import serialization as s
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from adumbra.core.files import new_file
-    from adumbra.core.signature import fingerprint
+    from adumbra.common.files import new_file
+    from adumbra.releases.signature import fingerprint
 
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(s.Encoding.PEM, s.PrivateFormat.PKCS8, s.NoEncryption())

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-import os
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adumbra.cli.output import emit, emit_json, note, print_table, printing
-from adumbra.core.errors import InputError, Refused
-from adumbra.core.guarantee import DEFAULT_DELTA, Neighbours, Relation, Unit
-from adumbra.core.validation import between
+from adumbra.cli.output import HtmlOption, check_new, emit, emit_json, note, printing
+from adumbra.cli.output import show as print_document
+from adumbra.common.errors import InputError, Refused
+from adumbra.common.validation import between
+from adumbra.declare.guarantee import DEFAULT_DELTA, Neighbours, Relation, Unit
 
 if TYPE_CHECKING:
-    from adumbra.core.schema import Schema
-    from adumbra.privacy.ledger import Entry, Ledger, Report, Unreadable
+    from adumbra.declare.schema import Schema
+    from adumbra.ledger.ledger import Ledger
 
 __all__ = ["LedgerOption", "app", "begun", "book_of"]
 
@@ -39,7 +38,7 @@ def book_of(named: Path | None, schema: Schema | None = None) -> Ledger:
     The schema comes before the environment because it belongs to the table: a cap set for a table holds for whoever
     releases it, from whichever account or folder.
     """
-    from adumbra.privacy.ledger import Ledger
+    from adumbra.ledger.ledger import Ledger
 
     declared = None if schema is None else schema.table.ledger
     chosen = named or declared
@@ -52,61 +51,15 @@ def _announce(path: Path) -> None:
 
 def begun(book: Ledger) -> bool:
     """Whether the ledger is there already."""
-    return os.path.lexists(book.path)
+    return book.exists()
 
 
 def _book(named: Path | None, schema_file: Path | None) -> Ledger:
     if named is not None or schema_file is None:
         return book_of(named)
-    from adumbra.core.schema import Schema
+    from adumbra.declare.schema import Schema
 
     return book_of(None, Schema.load(schema_file))
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def _short(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)  # a damaged line may hold anything
-
-
-def _words(entry: Entry) -> tuple[str, str]:
-    """What a line did and what it promised, for people."""
-    body = entry.body
-    if entry.kind == "withdrawal":
-        return f"withdraws the cap of line {body['withdraws']}", ""
-    stated = body["promise"] if entry.kind == "charge" else body
-    promise = (
-        f"epsilon {_short(stated.get('epsilon'))}, delta {_short(stated.get('delta'))}, {stated.get('neighbours')}"
-    )
-    if entry.kind == "cap":
-        return "cap", promise
-    return f"{body['mechanism']} {body['line']}, release {body['release_id']}", promise
-
-
-def _shown(line: Entry | Unreadable) -> tuple[object, ...]:
-    from adumbra.privacy.ledger import Unreadable
-
-    if isinstance(line, Unreadable):
-        return (line.sequence, "", "unreadable", "", line.why, "")
-    return (line.sequence, line.time, line.kind, line.table, *_words(line))
-
-
-def _totals(report: Report, table: str | None, delta: float) -> dict[str, dict[str, float | None]] | None:
-    """Epsilon of each table for every unit and relation; None for a ledger whose totals cannot be trusted."""
-    from adumbra.privacy.accounting import epsilon_of
-
-    if report.problems:
-        return None
-    events: dict[str, list[Any]] = {}
-    for entry in report.entries:
-        if table in (None, entry.table):
-            events.setdefault(entry.table, []).extend([] if entry.event is None else [entry.event])
-    return {
-        name: {str(n): _finite(epsilon_of(found, n, delta)) for n in Neighbours.every()}
-        for name, found in sorted(events.items())
-    }
 
 
 @app.command()
@@ -116,49 +69,22 @@ def show(
     table: TableOption = None,
     delta: Annotated[float, typer.Option(help="delta at which epsilon is derived")] = DEFAULT_DELTA,
     json: JsonOption = False,
+    html: HtmlOption = None,
 ) -> None:
     """Check the chain; list every charge, and the total epsilon at any delta for each unit and relation."""
-    from adumbra.privacy.ledger import Entry
+    from adumbra.ledger.statement import ledger_document
 
     between(0.0, 1.0, "give a delta below 1, for example 1e-6", delta=delta)
+    check_new(html, "--html")
     report = _book(ledger, schema).report()
-    totals = _totals(report, table, delta)
-    if totals is not None and table is not None and table not in totals:
-        known = ", ".join(sorted({e.table for e in report.entries})) or "none yet"
-        raise InputError("a table of the ledger", f"{table!r}", f"use one of: {known}")
-    # a line that cannot be read may be about this table too
-    lines = [line for line in report.lines if not isinstance(line, Entry) or table in (None, line.table)]
-    if json:
-        emit_json(
-            {
-                "delta": delta,
-                "whole": not report.problems,
-                "problems": report.problems,
-                "entries": [dataclasses.asdict(line) for line in lines],
-                "totals": totals,
-            }
-        )
-    else:
-        head = ("line", "time", "kind", "table", "what", "promise")
-        print_table("charges and caps", head, [_shown(line) for line in lines])
-    if totals is None:
+    print_document(ledger_document(report, table, delta), json=json, html=html)
+    if report.problems:
         raise _not_whole(report.problems)
-    if not json:
-        print_table(
-            f"spent, at delta = {delta:g}",
-            ("table", "unit/relation", "epsilon"),
-            [
-                (name, key, "no finite epsilon" if value is None else value)
-                for name, costs in totals.items()
-                for key, value in costs.items()
-            ],
-        )
-        emit(f"whole: {len(report.lines)} lines, chain unbroken\n")
 
 
 def _not_whole(problems: list[str]) -> Refused:
     return Refused(
-        "a whole ledger", "; ".join(problems), "trust no total of it; mend what is named, or go back to a whole copy"
+        "a whole ledger", "; ".join(problems), "trust no total of it; correct what is named, or go back to a whole copy"
     )
 
 
@@ -188,7 +114,7 @@ def check(
     ]
     found = {e.hash: e.sequence for e in entries if e.hash in [text.strip().lower() for text in wanted]}
     if json:
-        facts: dict[str, Any] = {"ledger": str(book.path), "whole": not problems, "problems": problems}
+        facts: dict[str, Any] = {"ledger": book.name, "whole": not problems, "problems": problems}
         emit_json(facts | {"lines": len(entries), "head": entries[-1].hash if entries else None, "expected": found})
     if problems:
         raise Refused(
@@ -204,8 +130,8 @@ def check(
 
 def _card_head(folder: Path) -> tuple[str, str]:
     """The hash, as ledgers write it, and the release that a card names."""
-    from adumbra.core.card import Card
-    from adumbra.core.release import open_folder
+    from adumbra.releases.card import Card
+    from adumbra.releases.folder import open_folder
 
     card = open_folder(folder).card
     if not isinstance(card, Card) or card.ledger_head is None:
@@ -254,9 +180,9 @@ def cap(
         done = {"epsilon": epsilon, "delta": delta, "unit": unit.value, "relation": relation.value}
         text = f"cap for {table}: epsilon {epsilon:g} at delta {delta:g}, {neighbours}"
         if not any(entry.kind == "charge" for entry in book.entries(table)):
-            note(f"nothing was charged to {table} in {book.path} yet: mind the spelling")
+            note(f"nothing was charged to {table} in {book.name} yet: mind the spelling")
     state = "is withdrawn" if remove else "stands"
-    with printing("the receipt", f"the cap {state} in {book.path} (adumbra ledger show)"):
+    with printing("the receipt", f"the cap {state} in {book.name} (adumbra ledger show)"):
         if json:
             emit_json({"table": table} | done | dataclasses.asdict(receipt))
         else:

@@ -20,17 +20,19 @@ import io
 import os
 import sys
 import traceback
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from adumbra.cli import answers, audits, evaluations, jobs, keys, ledgers, utility
+from adumbra.cli import answers, audits, evaluations, keys, ledgers
+from adumbra.cli import jupa_command as utility
+from adumbra.cli import release_command as jobs
 from adumbra.cli.foreign import called, silence
-from adumbra.cli.output import emit, emit_json, note, print_error, print_table
-from adumbra.core.errors import PAID, AdumbraError, InputError
-from adumbra.core.interrupts import asked_to_stop, listening, stop_if_asked
+from adumbra.cli.output import HtmlOption, check_new, emit, note, print_error, show
+from adumbra.cli.usage import USAGE_ERROR, explained_usage
+from adumbra.common.errors import PAID, AdumbraError, InputError
+from adumbra.common.interrupts import asked_to_stop, listening, stop_if_asked
 
 __all__ = ["app", "command", "run"]
 
@@ -72,44 +74,12 @@ def main(
 
 
 @app.command()
-def mechanisms(json: JsonOption = False) -> None:
+def mechanisms(json: JsonOption = False, html: HtmlOption = None) -> None:
     """The catalogue: what each mechanism releases, protects and can answer."""
-    from adumbra.mechanisms.catalogue import catalogue, options
+    from adumbra.mechanisms.catalogue import catalogue_document
 
-    found: list[dict[str, Any]] = [
-        {
-            "name": m.name,
-            "title": m.title,
-            "units": list(m.units),
-            "relations": list(m.relations),
-            "delta": {"any": "any", "zero": "0, whatever is allowed", "positive": "positive"}[_deltas(m)],
-            "guarantee": m.theorem,
-            "releases": m.releases,
-            "suits": m.suits,
-            "caution": m.caution,
-            "answers": list(m.answers),
-            "options": {key: str(field.type) for key, field in options(name).items()},
-            "references": [r.text for r in m.cites],
-        }
-        for name, m in catalogue().items()
-    ]
-    if json:
-        emit_json(found)
-        return
-    for entry in found:
-        print_table("", ("mechanism", entry.pop("name")), [(k, _listed(v)) for k, v in entry.items()])
-
-
-def _deltas(mechanism: Any) -> str:
-    return getattr(mechanism, "deltas", "any")  # a chooser has none of its own
-
-
-def _listed(value: Any) -> str | list[str]:
-    if isinstance(value, dict):
-        return ", ".join(f"--{k.replace('_', '-')} ({v.replace(' | None', '')})" for k, v in value.items())
-    if isinstance(value, list):
-        return value if any(", " in item for item in value) else ", ".join(value)
-    return str(value)
+    check_new(html, "--html")
+    show(catalogue_document(), json=json, html=html)
 
 
 def run() -> None:
@@ -158,8 +128,14 @@ def _explained(error: Exception) -> int:
     if isinstance(error, AdumbraError):
         print_error(error)
         return error.exit_code
-    if isinstance(error, _USAGE_ERROR):
-        return _explain_usage(error)
+    if isinstance(error, USAGE_ERROR):
+        found = explained_usage(error)
+        if isinstance(found, InputError):
+            print_error(found)
+        else:
+            for line in found:
+                note(line)
+        return 2
     if isinstance(error, OSError):  # its text is left out: a library may have put a cell there
         reason = error.strerror or type(error).__name__
         print_error(
@@ -167,13 +143,11 @@ def _explained(error: Exception) -> int:
         )
         return 2
     if isinstance(error, MemoryError):
-        print_error(InputError("enough memory", "less", "use fewer dimensions, columns or categories"))
+        print_error(
+            InputError("memory for this job", "too little of it", "use fewer dimensions, columns or categories")
+        )
         return 2
     return _explain_defect(error)  # its text may quote a cell, so it is not shown unasked
-
-
-# typer keeps its own copy of click or uses the installed one, by version; this is the class in either.
-_USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 
 
 def _check_arguments() -> None:
@@ -182,25 +156,6 @@ def _check_arguments() -> None:
             argument.encode()
         except UnicodeEncodeError:
             raise InputError("arguments in UTF-8", repr(argument), "write it in UTF-8, or rename the file") from None
-
-
-def _explain_usage(error: Any) -> int:
-    """Usage errors in the same three parts as all others."""
-    message = error.format_message()
-    if message.startswith("Usage:"):  # a command group without a command: its help is the answer
-        for line in message.splitlines():
-            note(line)
-        return 2
-    context = error.ctx
-    place = "adumbra" if context is None else context.command_path
-    usage = f"usage: {place}" if context is None else context.get_usage().replace("\n", " ")
-    remedy = f"see {place} --help"
-    commands = getattr(getattr(context, "command", None), "commands", None)
-    if commands and "command" in message:
-        near = [name for word in sys.argv[1:] for name in get_close_matches(word, commands, n=1)]
-        remedy = f"{f'did you mean {near[0]}? It is ' if near else 'use '}one of: {', '.join(commands)}"
-    print_error(InputError(" ".join(usage.split()), message.strip().rstrip("."), remedy))
-    return 2
 
 
 def _explain_defect(error: Exception) -> int:

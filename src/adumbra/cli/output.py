@@ -1,7 +1,7 @@
 """What the command line prints: results to stdout, everything else to stderr, JSON where asked.
 
-Names and values come from folders and tables of others: nothing reaches the terminal before `core/shown.py` has made it
-harmless. The one exception is data (`emit_data`), which must stay exact.
+Names and values come from folders and tables of others: nothing reaches the terminal before `common/shown.py` has
+made it harmless. The one exception is data (`emit_data`), which must stay exact.
 """
 
 from __future__ import annotations
@@ -13,20 +13,27 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TextIO, cast
+from typing import IO, TYPE_CHECKING, Annotated, Any, TextIO, cast
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
-from adumbra.core.errors import AdumbraError, AfterCharge, InputError
-from adumbra.core.shown import shown, shown_json, shown_lines
+from adumbra.common.errors import AdumbraError, AfterCharge, InputError
+from adumbra.common.files import new_file
+from adumbra.common.shown import shown, shown_json, shown_lines
+from adumbra.report import terminal
+from adumbra.report.as_json import as_json
+from adumbra.report.document import Document, Table, Value
 
 if TYPE_CHECKING:
     import polars as pl
     from rich.progress import Progress, TaskID
 
 __all__ = [
+    "HtmlOption",
     "Reporter",
+    "check_new",
     "emit",
     "emit_data",
     "emit_json",
@@ -39,6 +46,12 @@ __all__ = [
     "print_table",
     "printing",
     "printing_what_is_in",
+    "show",
+    "write_page",
+]
+
+HtmlOption = Annotated[
+    Path | None, typer.Option("--html", help="also write it as a page: one HTML file, for a browser")
 ]
 
 
@@ -76,7 +89,6 @@ def _stream() -> TextIO:
 
 _notes = Console(file=cast(IO[str], _Stderr()), highlight=False)
 _out = Console(highlight=False)
-_PIPED_WIDTH = 160
 
 
 def note(text: str) -> None:
@@ -146,49 +158,59 @@ def print_markdown(text: str) -> None:
         emit(text)
 
 
-def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]], folds: int | None = None) -> None:
-    """A small table under its title; a cell that is a list has a line for each item.
+def show(document: Document, *, json: bool = False, html: Path | None = None) -> None:
+    """A `document` on stdout, as `json` where asked; and as a page at `html`, which `check_new` has checked."""
+    if html is not None:
+        write_page(document, html)
+    if json:
+        emit_json_text(as_json(document))
+    elif _out.is_terminal:
+        terminal.show(document, _out)
+    else:
+        emit_data(terminal.plain_text(document))
 
-    Where it is too wide, cells fold: all but the first column's, or only `folds`.
-    """
-    from rich.table import Table
 
-    # numbers of this size are compared digit by digit, so a narrow last column folds rather than cuts
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for index, name in enumerate(header):
-        table.add_column(Text(shown(name)), overflow="fold", no_wrap=index == 0 if folds is None else index != folds)
-    for row in rows:
-        table.add_row(*(Text(_text(cell)) for cell in row))
-    if _out.is_terminal:
-        if title:
-            _out.print(Text(shown(title), style="bold cyan"))
-        _out.print(table, "")
+def write_page(document: Document, place: Path) -> None:
+    """The document as one HTML file. A private one can be read by its owner alone."""
+    from adumbra.report.html import html_page
+
+    with new_file(place, private=document.private) as file:
+        file.write(html_page(document).encode())
+    note(f"page written to {place}")
+
+
+def check_new(place: Path | None, option: str) -> None:
+    """Refuse, before any work, a `place` for a new file (that of this `option`) that exists or cannot be made."""
+    if place is None:
         return
-    page = io.StringIO()
-    Console(file=page, highlight=False, width=_PIPED_WIDTH).print(table)
-    lines = [shown(title)] * bool(title) + [line.rstrip() for line in page.getvalue().splitlines()]
-    emit_data("\n".join([*lines, "", ""]))
+    if os.path.lexists(place):
+        raise InputError(f"an {option} that does not exist yet", f"{place} exists", "choose another name")
+    if not place.absolute().parent.is_dir():
+        raise InputError(f"an {option} in a folder that exists", f"{place}", "make the folder, or choose another place")
 
 
-def _text(cell: object) -> str:
-    if cell is None:
-        return "-"
-    if isinstance(cell, list):  # one line each
-        return "\n".join(map(_text, cell))
-    return f"{cell:.6g}" if isinstance(cell, float) else shown(str(cell))
+def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """A small table under its `title` ("" for none), with the names of its columns in `header`.
+
+    Each of `rows` has a cell per column; a cell that is a list has a line for each item.
+    """
+    show(Document(title, (Table(tuple(header), tuple(map(tuple, rows))),)))
 
 
 def print_frame(frame: pl.DataFrame, as_json: bool, *, formula_safe: bool = False) -> None:
-    """Answers: CSV when piped, to the letter; a table on a terminal, records in JSON."""
+    """Answers in `frame`: CSV when piped, to the letter; a table on a terminal, records in JSON if `as_json`.
+
+    `formula_safe` marks CSV cells that a spreadsheet would run as a formula.
+    """
     if as_json:
         emit_json(frame.to_dicts())
     elif _out.is_terminal:
         first = frame.head(50)
-        print_table("", first.columns, first.rows())
+        print_table("", first.columns, [tuple(map(_cell, row)) for row in first.rows()])
         if len(frame) > len(first):
             note(f"({len(frame) - len(first)} more rows: pipe the output or use --json to get them all)")
     else:
-        from adumbra.core.tabular import FORMULA_SAFE, write_csv
+        from adumbra.common.csv_forms import FORMULA_SAFE, write_csv
 
         page = io.BytesIO()
         write_csv(frame, page, FORMULA_SAFE if formula_safe else True)
@@ -200,6 +222,10 @@ def print_frame(frame: pl.DataFrame, as_json: bool, *, formula_safe: bool = Fals
                 "set PYTHONIOENCODING=utf-8, or use --json",
             )
         emit_data(text)
+
+
+def _cell(value: object) -> Value:
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
 @contextlib.contextmanager

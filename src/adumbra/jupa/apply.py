@@ -4,33 +4,39 @@ from __future__ import annotations
 
 import datetime
 import secrets
-import shutil
-import tempfile
-from collections.abc import Callable
-from importlib.metadata import version
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from adumbra import pipeline
-from adumbra.core.card import CardSeed, UtilityCard
-from adumbra.core.errors import InputError
-from adumbra.core.randomness import Coins
-from adumbra.core.references import JUPA, RANDOMISED_RESPONSE
-from adumbra.core.release import DATA, DATA_CSV, ReleaseFolder, UtilityFolder
-from adumbra.core.signature import read_signing_key
-from adumbra.core.tabular import Csv, csv_form, write_csv, write_parquet
-from adumbra.jupa import local
-from adumbra.jupa.model import JupaModel, batches_of
-from adumbra.privacy.ledger import Ledger
-from adumbra.publish import check_target, seal, staged
-from adumbra.table.read import Table, open_table
+from adumbra.common.csv_forms import Csv, csv_form
+from adumbra.common.errors import InputError
+from adumbra.common.interrupts import stop_if_asked
+from adumbra.common.library import library
+from adumbra.common.randomness import Coins
+from adumbra.common.types import Progress, Reals, silent
+from adumbra.jupa.model import JupaModel
+from adumbra.jupa.private_batches import batches_of
+from adumbra.jupa.release_catalogue import release_kinds
+from adumbra.jupa.release_kind import ChargedRelease
+from adumbra.ledger.ledger import Ledger
+from adumbra.releases.card import CardSeed, UtilityCard
+from adumbra.releases.data_files import RowFiles, place_of, regrouped_frames
+from adumbra.releases.folder import ReleaseFolder, UtilityFolder
+from adumbra.releases.signature import read_signing_key
+from adumbra.releases.staging import check_target, seal, staged
+from adumbra.tables.read import open_table
+from adumbra.tables.table import Table
 
 __all__ = ["apply_jupa"]
 
-Progress = Callable[[str, int, int], None]
+_GROUP = 16384
+"""Rows of a row group: the same whatever the records are."""
 
 
 def apply_jupa(
@@ -48,99 +54,124 @@ def apply_jupa(
 ) -> UtilityFolder | ReleaseFolder:
     """Release private records by a fitted model, into a folder that may be published.
 
+    * `model`: fitted, or its folder. `table`: the private records, a file or a frame; `delimiter` of a text file.
+    * `out`: the folder to create; without it, it stays in a temporary place. `csv`: also write data.csv.
+      `signing_key`: a file with an Ed25519 key to sign the card with. `name`: the table's, on card and ledger.
+    * `ledger`: where a release with differential privacy is charged; refused for others.
+    * `progress(step, done, total)` is called between batches; `tell` gets lines for the owner only: which columns had
+      cells that are empty or unknown to the public table, which are never refused one by one.
+
     Guarantee: what the model's `promise` says, and the card says it again; for every release but laplace that begins
     with "No differential privacy". A laplace release goes through the same door as any other and is charged to the
     ledger; the others spend nothing there, because they promise nothing that a ledger could add up.
 
     Edge cases: bad input raises `InputError` and writes nothing. The utility label of a private record is never read;
-    its privacy label only where the release needs it. With the fine step, records that did not reach their class are
-    left out unless the recipe keeps them; the column `row` tells which record (from 0) each released one stands for.
-    Without `out` the folder stays in a temporary place. `tell` gets lines for the owner only: which columns had cells
-    that are empty or unknown to the public table, which are never refused one by one.
+    its privacy label only where the release needs it. Where records may be left out (the fine step leaves out those
+    that did not reach their class), the column `row` tells which record (from 0) each released one stands for.
     """
     fitted = model if isinstance(model, JupaModel) else JupaModel.load(model)
-    say = progress or _silent
-    csv = csv_form(csv)
+    form = csv_form(csv)
     key = None if signing_key is None else read_signing_key(signing_key)
     if out is not None:
         check_target(Path(out))
     opened = open_table(table, delimiter=delimiter)
-    title = name or opened.name
-    total = opened.count()
-    target = Path(tempfile.mkdtemp(prefix="adumbra-")) / "release" if out is None else Path(out)
-    try:
-        if fitted.recipe.release == "laplace":
-            return _laplace(fitted, opened, title, target, ledger, csv, key, say, tell or _quiet)
+    owner = _Owner(opened, name or opened.name, opened.count(), progress or silent, tell or _quiet)
+    with place_of(out) as target:
+        if isinstance(fitted.step, ChargedRelease):
+            job = _charged_job(fitted, fitted.step, owner)
+            pipeline.release(job, target, ledger=ledger, csv=form, signing_key=key, progress=owner.progress)
+            return ReleaseFolder.open(target)
         if ledger is not None:
-            raise InputError(
-                "a ledger only for release laplace",
-                f"release {fitted.recipe.release}, which is not differentially private",
-                "leave the ledger out: there is nothing that it could add up",
-            )
-        with staged(target, numbers=total * len(fitted.columns), csv=csv) as (folder, place):
-            frames, not_reached, done = [], 0, 0
-            coins = Coins()
-            for frame in batches_of(opened, fitted, tell or _quiet):
-                released = fitted.release_rows(frame, coins, progress=say if fitted.recipe.release == "fine" else None)
+            raise _nothing_to_charge(fitted)
+        _publish(fitted, owner, target, form, key)
+        return UtilityFolder.open(target)
+
+
+def _nothing_to_charge(model: JupaModel) -> InputError:
+    charged = " or ".join(kind.name for kind in release_kinds().values() if kind.charged)
+    return InputError(
+        f"a ledger only for release {charged}",
+        f"release {model.recipe.release}, which is not differentially private",
+        "leave the ledger out: there is nothing that it could add up",
+    )
+
+
+@dataclass(frozen=True)
+class _Owner:
+    """The private table, and who hears of it."""
+
+    table: Table
+    name: str
+    records: int
+    progress: Progress
+    tell: Callable[[str], None]
+
+
+def _publish(model: JupaModel, owner: _Owner, target: Path, csv: Csv, key: Ed25519PrivateKey | None) -> None:
+    """Release batch by batch into the folder; no more than a few batches are in memory."""
+    released = _Releasing(model, owner)
+    with staged(target, numbers=owner.records * len(model.columns), csv=csv) as (folder, place):
+        with RowFiles(folder, csv) as files:
+            for frame in regrouped_frames(released.frames(), _GROUP):
+                files.write(frame)
+        if not files.written:
+            raise model.step.nothing_released(owner.records)
+        not_reached = released.not_reached if model.recipe.kind.leaves_out else None
+        seal(folder, place, _card(model, owner, files.written, not_reached), key)
+
+
+class _Releasing:
+    """Released records, batch by batch, and how many did not reach their class."""
+
+    def __init__(self, model: JupaModel, owner: _Owner) -> None:
+        self._model, self._owner = model, owner
+        self.not_reached = 0
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        coins, done = Coins(), 0
+        for frame in batches_of(self._owner.table, self._model, self._owner.tell):
+            stop_if_asked()
+            released = self._model.release_rows(frame, coins, progress=self._owner.progress)
+            self.not_reached += released.not_reached
+            if self._model.recipe.kind.leaves_out:
                 positions = pl.Series("row", released.kept + done, dtype=pl.Int64)
-                whole = fitted.recipe.release != "fine"
-                frames.append(released.frame if whole else released.frame.insert_column(0, positions))
-                not_reached += released.not_reached
-                done += frame.height
-                say("releasing", done, total)
-            found = pl.concat(frames)
-            if not found.height:
-                raise InputError(
-                    "at least one record that the fine step can move to the class drawn for it",
-                    f"none of {total}",
-                    "fit again with another --bandwidth or --most-steps, or with --keep-unreached; or use resample",
-                )
-            with (folder / DATA).open("wb") as parquet:
-                write_parquet(found, parquet)
-            if csv:
-                with (folder / DATA_CSV).open("wb") as text:
-                    write_csv(found, text, csv)
-            card = _card(fitted, title, found.height, total, not_reached)
-            seal(folder, place, card, key)
-    except BaseException:
-        if out is None:
-            shutil.rmtree(target.parent, ignore_errors=True)
-        raise
-    return UtilityFolder.open(target)
+                yield released.frame.insert_column(0, positions)
+            else:
+                yield released.frame
+            done += frame.height
+            self._owner.progress("releasing", done, self._owner.records)
 
 
-def _laplace(
-    model: JupaModel,
-    table: Table,
-    name: str,
-    target: Path,
-    ledger: Ledger | None,
-    csv: Csv,
-    key: Any,
-    say: Progress,
-    tell: Callable[[str], None],
-) -> ReleaseFolder:
-    rows = np.concatenate([model.unperturbed(frame) for frame in batches_of(table, model, tell)])
+def _charged_job(model: JupaModel, step: ChargedRelease, owner: _Owner) -> pipeline.Job:
+    tell = [owner.tell]  # however often the table is read, its owner hears of it once
+
+    def batches() -> Iterator[Reals]:
+        for frame in batches_of(owner.table, model, tell.pop() if tell else _quiet):
+            yield np.asarray(model.unperturbed(frame))
+
+    for frame in batches_of(owner.table, model, _quiet):  # whatever can fail in the projection fails before the charge
+        stop_if_asked()
+        model.unperturbed(frame)
     made_by = (
-        f"records projected by {model.recipe.projection} to serve {', '.join(model.utility.columns)}; model sha256 "
+        f"records projected by {step.made_by} to serve {', '.join(model.utility.columns)}; model sha256 "
         f"{model.fingerprint()}"
     )
-    job = local.job_of(rows, model.columns, model.recipe.clip, model.recipe.epsilon or 0.0, name, made_by)
-    return pipeline.release(job, target, ledger=ledger, csv=csv, signing_key=key, progress=say)[0]
+    return step.job(batches, owner.records, owner.name, made_by)
 
 
-def _card(model: JupaModel, table: str, rows: int, table_rows: int, not_reached: int) -> UtilityCard:
-    words = model.words
-    references = (JUPA, RANDOMISED_RESPONSE) if model.recipe.release == "respond" else (JUPA,)
+def _card(model: JupaModel, owner: _Owner, rows: int, not_reached: int | None) -> UtilityCard:
+    words, kind = model.words, model.recipe.kind
     return UtilityCard(
         release_id=secrets.token_hex(8),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        library=f"adumbra {version('adumbra')}",
-        table=table,
+        library=library(),
+        table=owner.name,
         rows=rows,
-        table_rows=table_rows,
+        table_rows=owner.records,
         not_reached=not_reached,
-        release=model.recipe.release,
+        kind=kind.name,
+        options=model.recipe.to_dict(),
+        shown={"columns": list(model.columns)} | model.recipe.used() | {"public records": model.public_rows},
         title=words.title,
         promise=words.promise,
         to_whom=words.to_whom,
@@ -150,18 +181,13 @@ def _card(model: JupaModel, table: str, rows: int, table_rows: int, not_reached:
         told_by_prediction=words.told,
         utility={"columns": list(model.utility.columns), "classes": model.utility.names},
         privacy={"columns": list(model.privacy.columns), "classes": model.privacy.names},
-        recipe={"columns": list(model.columns)} | model.recipe.used() | {"public records": model.public_rows},
         model_sha256=model.fingerprint(),
         seed=CardSeed(value=model.seed.hex, origin=model.seed.origin),
-        theorem="docs/proofs/jupa.md",
-        references=tuple(reference.text for reference in references),
-        bibtex=tuple(reference.bibtex for reference in references),
+        theorem=kind.theorem,
+        references=tuple(reference.text for reference in kind.cites),
+        bibtex=tuple(reference.bibtex for reference in kind.cites),
         files={},
     )
-
-
-def _silent(step: str, done: int, total: int) -> None:
-    """Say nothing."""
 
 
 def _quiet(line: str) -> None:

@@ -1,7 +1,7 @@
 """Records as numbers, by what a PUBLIC table shows: its columns, categories, means and deviations.
 
 Nothing is declared and nothing is read from private rows: the public table is the code book. A private record is coded
-cell by cell, so its numbers depend on it alone, and the type of its column says nothing (`core/spelling.py`).
+cell by cell, so its numbers depend on it alone, and the type of its column says nothing (`declare/spelling.py`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from adumbra.core.errors import InputError
-from adumbra.core.spelling import blank, canonical, distinct, key, numbers, places
-from adumbra.core.validation import one_of
+from adumbra.common.errors import InputError
+from adumbra.common.types import Integers, Reals
+from adumbra.common.validation import one_of
+from adumbra.declare.spelling import blank, canonical, distinct, key, numbers, places
 
 __all__ = ["ENCODINGS", "Features", "Guard", "Target"]
 
-Reals = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 ENCODINGS = ("onehot", "binary")
 _MOST_CATEGORIES = 1000
@@ -52,7 +51,10 @@ class Target:
 
     @staticmethod
     def fit(frame: pl.DataFrame, columns: Sequence[str], what: str) -> Target:
-        """The classes of a public table, in order of their text."""
+        """The classes of a public table `frame`, in order of their text.
+
+        A class is a combination of values of `columns`; `what` is "utility" or "privacy", for messages.
+        """
         texts = [_column(frame, name, f"the {what} column") for name in columns]
         rows = list(zip(*(_one_text_each(text).to_list() for text in texts), strict=True))
         empty = sum(None in row for row in rows)
@@ -192,9 +194,10 @@ class Features:
 
     @staticmethod
     def fit(frame: pl.DataFrame, *, columns: Sequence[str], encoding: str = "onehot") -> Features:
-        """Learn the code book from a public table.
+        """Learn the code book of these `columns` from a public table `frame`.
 
-        A column whose every cell reads as a number is one; any other is a category of the values seen.
+        A column whose every cell reads as a number is one; any other is a category of the values seen. `encoding` is
+        how categories become numbers, one of `ENCODINGS`.
         """
         one_of(ENCODINGS, encoding=encoding)
         if not columns:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +14,29 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from adumbra.core.documents import MOST_CARD_BYTES, json_document
-from adumbra.core.errors import InputError
-from adumbra.core.files import open_regular, remove_leftovers
-from adumbra.core.randomness import Coins, CoinsLike, PublicSeed
-from adumbra.core.stored import load_arrays, load_frame
-from adumbra.core.tabular import write_parquet
+from adumbra.common.array_files import load_arrays, load_frame
+from adumbra.common.csv_forms import write_parquet
+from adumbra.common.errors import InputError
+from adumbra.common.files import open_regular, remove_leftovers
+from adumbra.common.library import library
+from adumbra.common.limited_reads import MOST_CARD_BYTES, json_document
+from adumbra.common.randomness import Coins, CoinsLike, PublicSeed
+from adumbra.common.types import Integers, Progress, Reals, silent
+from adumbra.job import Job
 from adumbra.jupa.features import Features, Target
-from adumbra.jupa.promises import Words, words_of
 from adumbra.jupa.ranks import Public
 from adumbra.jupa.recipe import JupaRecipe
-from adumbra.jupa.releases import Resample, Step, fit_step, step_from_arrays
-from adumbra.linalg.rows import one_thread_each
-from adumbra.publish import check_target, staged
-from adumbra.table.read import Table, open_table
+from adumbra.jupa.release_kind import ChargedRelease, FittedRelease, Statement
+from adumbra.numerics.integer_kernels import one_thread_each
+from adumbra.releases.staging import move_into_place, staged
+from adumbra.tables.read import open_table
 
 __all__ = ["JupaModel", "Released", "fit_jupa"]
 
-Reals = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Progress = Callable[[str, int, int], None]
 
-FORMAT = "adumbra-jupa/1"
+FORMAT = "adumbra-jupa/2"
+_FIRST_FORMAT = "adumbra-jupa/1"
+"""It held the options of all releases, and no hash of its words; it is read all the same."""
 _MODEL, _ARRAYS, _RECORDS = "model.json", "model.npz", "records.parquet"
 _UNREADABLE = (
     OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError,
@@ -71,13 +71,15 @@ class JupaModel:
     features: Features
     utility: Target
     privacy: Target
-    step: Step
+    step: FittedRelease
     seed: PublicSeed
     public_rows: int
     known: NDArray[np.uint64]
     """A short hash of every public record, to notice when an audit is given the same ones."""
     records: pl.DataFrame | None = None
     """The public records that may be released whole, in the order of the pools; None unless the recipe says so."""
+    read_from: Mapping[str, Any] | None = None
+    """The recipe as the file had it that the model was read from: hashed and saved again as it was."""
 
     def __repr__(self) -> str:
         """In a line; the arrays are long."""
@@ -87,7 +89,7 @@ class JupaModel:
     @property
     def needs_privacy_label(self) -> bool:
         """Whether `release_rows` looks at the privacy class of a record."""
-        return self.recipe.needs_privacy_label
+        return self.recipe.kind.needs_privacy_label
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -95,15 +97,28 @@ class JupaModel:
         return self.step.columns
 
     @cached_property
-    def words(self) -> Words:
+    def words(self) -> Statement:
         """What the release promises, and to whom."""
-        told = self.step.told if isinstance(self.step, Resample) and not self.recipe.equalise else None
-        return words_of(self.recipe, len(self.utility.classes), len(self.privacy.classes), self.step.bound(), told)
+        return self.step.statement(len(self.utility.classes), len(self.privacy.classes))
 
     @property
     def promise(self) -> str:
         """The promise in words; it begins with "No differential privacy" where that is so."""
         return self.words.promise
+
+    def facts(self) -> dict[str, Any]:
+        """What was fitted, in a few lines for people."""
+        return {
+            "release": f"{self.recipe.release}: {self.words.title}",
+            "serves": f"{', '.join(self.recipe.utility)} ({len(self.utility.classes)} classes)",
+            "hides": f"{', '.join(self.recipe.privacy)} ({len(self.privacy.classes)} classes)",
+            "public records": self.public_rows,
+            "features": f"{len(self.features.columns)} columns, {self.features.width} numbers",
+            "released": ", ".join(self.columns[:8]) + (" ..." if len(self.columns) > 8 else ""),
+            "promise": self.promise,
+            "to whom": self.words.to_whom,
+            "care": self.words.caution,
+        }
 
     def labels_of(self, frame: pl.DataFrame, which: str) -> Integers:
         """The utility or privacy class of every record.
@@ -144,31 +159,34 @@ class JupaModel:
     ) -> Released:
         """What a release of these records would hold: for audits and for simulating it, as an adversary does.
 
-        To release private records use `apply_jupa`, which writes the card. Coins are the operating system's unless
-        given. A laplace release is refused here: its noise is the meter's, and charged.
+        To release private records use `apply_jupa`, which writes the card. `frame` has the columns of the public table,
+        and the privacy label where the kind needs it. `coins` are the operating system's if None. `progress(step, done,
+        total)` is called as records are done. A release with differential privacy is refused here: its noise is the
+        meter's, and charged.
         """
         coins = Coins() if coins is None else coins
         rows = self.features.encode(frame)
-        if self.recipe.release == "laplace":
-            raise InputError(
-                "apply_jupa for a laplace release, which is charged to a ledger",
-                "a simulation",
-                "use apply_jupa; audits simulate it by themselves",
-            )
         privacy = self._privacy_of(frame, coins) if self.needs_privacy_label else None
-        if isinstance(self.step, Resample) and self.records is not None:
-            drawn = self.step.draw(rows, privacy, coins)
-            return Released(self.step.public_rows[drawn], np.arange(len(rows)), 0, self.columns, self.records[drawn])
         out = self.step.apply(rows, privacy, coins, progress)
-        return Released(out.rows, out.kept, out.not_reached, self.columns, _frame(self.columns, out.rows))
+        whole = None if self.records is None or out.drawn is None else self.records[out.drawn]
+        released = _frame(self.columns, out.rows) if whole is None else whole
+        return Released(out.rows, out.kept, out.not_reached, self.columns, released)
+
+    def charged_job(self, frame: pl.DataFrame, name: str = "records") -> Job | None:
+        """The job of a release of these records that is charged to a ledger; None where the release is not."""
+        if not isinstance(self.step, ChargedRelease):
+            return None
+        rows = self.unperturbed(frame)
+        return self.step.job(lambda: iter([rows]), len(rows), name)
 
     def known_share(self, frame: pl.DataFrame) -> float:
         """Share of records that read like one that the model was fitted on."""
         return float(np.isin(_hashes(self.features.encode(frame)), self.known).mean()) if frame.height else 0.0
 
     def fingerprint(self) -> str:
-        """One hash over everything that was learnt, so that a card names its model."""
-        said = [self.recipe.to_dict(), self.features.to_dict(), self.utility.to_dict(), self.privacy.to_dict()]
+        """One hash over everything that was learnt, so that a card names its model; over no sentence."""
+        recipe = self.recipe.to_dict() if self.read_from is None else self.read_from
+        said = [recipe, self.features.to_dict(), self.utility.to_dict(), self.privacy.to_dict()]
         digest = hashlib.sha256(json.dumps([*said, self.seed.hex, self.public_rows]).encode())
         if self.records is not None:
             digest.update(self.records.write_csv().encode())
@@ -185,8 +203,8 @@ class JupaModel:
             np.savez(partial / _ARRAYS, allow_pickle=False, **arrays)
             content = {
                 "format": FORMAT,
-                "library": f"adumbra {version('adumbra')}",
-                "recipe": self.recipe.to_dict(),
+                "library": library(),
+                "recipe": self.recipe.to_dict() if self.read_from is None else dict(self.read_from),
                 "features": self.features.to_dict(),
                 "utility": self.utility.to_dict(),
                 "privacy": self.privacy.to_dict(),
@@ -195,13 +213,13 @@ class JupaModel:
                 "promise": self.promise,
                 "sha256": self.fingerprint(),
             }
+            content["document_sha256"] = _document_hash(content)
             if self.records is not None:
                 with (partial / _RECORDS).open("wb") as file:
                     write_parquet(self.records, file)
             text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
             (partial / _MODEL).write_text(text, encoding="utf-8")
-            check_target(place)
-            partial.rename(place)
+            move_into_place(partial, place)
 
     @staticmethod
     def load(folder: str | Path) -> JupaModel:
@@ -213,29 +231,13 @@ class JupaModel:
                 content = json_document(file.read(MOST_CARD_BYTES))
         except (OSError, ValueError):
             raise InputError(f"a model folder with a {_MODEL}", f"{path}", "make one with adumbra jupa fit") from None
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
+        if not isinstance(content, dict) or content.get("format") not in (FORMAT, _FIRST_FORMAT):
             raise InputError(f"a model of format {FORMAT}", f"{path}", "fit it again with this version of adumbra")
         try:
-            open_regular(path / _ARRAYS).close()
-            arrays = load_arrays(path / _ARRAYS)
-            recipe = JupaRecipe.from_dict(content["recipe"])
-            if recipe.whole:
-                open_regular(path / _RECORDS).close()
-            records = load_frame(path / _RECORDS) if recipe.whole else None
-            seed = PublicSeed(bytes.fromhex(content["seed"]["value"]), content["seed"]["origin"])
-            model = JupaModel(
-                recipe,
-                Features.from_dict(content["features"]),
-                Target.from_dict(content["utility"]),
-                Target.from_dict(content["privacy"]),
-                step_from_arrays(recipe, arrays),
-                seed,
-                int(content["public_rows"]),
-                arrays["known"],
-                records,
-            )
-            _check_whole(model, arrays)
-            whole = model.fingerprint() == content["sha256"] and model.promise == content["promise"]
+            model = _read(path, content)
+            whole = model.fingerprint() == content["sha256"]
+            if content["format"] == FORMAT:  # its words too are as they were written, whatever we say today
+                whole = whole and _document_hash(content) == content["document_sha256"]
         except InputError:
             raise
         except _UNREADABLE:
@@ -243,10 +245,42 @@ class JupaModel:
         if not whole:
             raise InputError(
                 f"a model folder as {content.get('library', 'adumbra')} wrote it",
-                f"{path}, which does not read so with adumbra {version('adumbra')}",
+                f"{path}, which does not read so with {library()}",
                 "fit it again: it was changed, or written by another version",
             )
         return model
+
+
+def _read(path: Path, content: Mapping[str, Any]) -> JupaModel:
+    """The model of a folder; errors of every kind where it is none. No sentence of it is read."""
+    open_regular(path / _ARRAYS).close()
+    arrays = load_arrays(path / _ARRAYS)
+    recipe = JupaRecipe.from_dict(content["recipe"])
+    step = recipe.kind.load(arrays)
+    records = None
+    if step.whole_records is not None:
+        open_regular(path / _RECORDS).close()
+        records = load_frame(path / _RECORDS)
+    model = JupaModel(
+        recipe,
+        Features.from_dict(content["features"]),
+        Target.from_dict(content["utility"]),
+        Target.from_dict(content["privacy"]),
+        step,
+        PublicSeed(bytes.fromhex(content["seed"]["value"]), content["seed"]["origin"]),
+        int(content["public_rows"]),
+        arrays["known"],
+        records,
+        content["recipe"],
+    )
+    _check_whole(model, arrays)
+    return model
+
+
+def _document_hash(content: Mapping[str, Any]) -> str:
+    """Of model.json but for this hash itself."""
+    said = {key: value for key, value in content.items() if key != "document_sha256"}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def _frame(columns: tuple[str, ...], rows: Reals) -> pl.DataFrame:
@@ -263,18 +297,19 @@ def fit_jupa(
 ) -> JupaModel:
     """Learn a utility-aware release from a PUBLIC table with both labels. Never give it the private records.
 
-    Everything learnt is public and goes into the model: means, categories, public records that may be drawn. At most
-    100,000 records are used. `seed` makes the fit repeatable; it is public too.
+    `public` is a file or a frame (`delimiter`: of a text file), `recipe` says what is to be learnt. Everything learnt
+    is public and goes into the model: means, categories, public records that may be drawn. At most 100,000 records are
+    used. `seed` makes the fit repeatable; it is public too. `progress(step, done, total)` is called now and then.
     """
     with one_thread_each():  # threads of the linear algebra would wait for each other on a busy machine
         given = PublicSeed.fresh() if seed is None else seed
         public_seed = given if isinstance(given, PublicSeed) else PublicSeed.given(str(given))
-        return _fitted(public, recipe, public_seed, delimiter, progress or _silent)
+        return _fitted(public, recipe, public_seed, delimiter, progress or silent)
 
 
-def _fitted(public: Any, recipe: JupaRecipe, seed: PublicSeed, delimiter: str | None, say: Progress) -> JupaModel:
+def _fitted(public: Any, recipe: JupaRecipe, seed: PublicSeed, delimiter: str | None, progress: Progress) -> JupaModel:
     table = open_table(public, delimiter=delimiter)
-    say("reading the public table", 0, 0)
+    progress("reading the public table", 0, 0)
     frame = _some_rows(pl.concat(table.batches(table.columns)), seed)
     utility = Target.fit(frame, recipe.utility, "utility")
     privacy = Target.fit(frame, recipe.privacy, "privacy")
@@ -285,8 +320,7 @@ def _fitted(public: Any, recipe: JupaRecipe, seed: PublicSeed, delimiter: str | 
     columns = [name for name in frame.columns if name not in targets and name not in recipe.drop]
     features = Features.fit(frame, columns=columns, encoding=recipe.encoding)
     u, s = utility.of(frame), privacy.of(frame)
-    if recipe.release in ("resample", "respond"):
-        _check_pairs(utility, privacy, u, s)
+    recipe.kind.check_public(utility, privacy, u, s)
     data = Public(
         features.encode(frame),
         u,
@@ -297,24 +331,10 @@ def _fitted(public: Any, recipe: JupaRecipe, seed: PublicSeed, delimiter: str | 
         len(privacy.classes),
         seed.value,
     )
-    say(f"learning {recipe.release}", 0, 0)
-    step = fit_step(recipe, data, say)
-    records = features.typed(frame)[step.origin] if isinstance(step, Resample) and step.whole else None
+    progress(f"learning {recipe.release}", 0, 0)
+    step = recipe.kind.fit(data, progress)
+    records = None if step.whole_records is None else features.typed(frame)[step.whole_records]
     return JupaModel(recipe, features, utility, privacy, step, seed, frame.height, _hashes(data.rows), records)
-
-
-def _check_pairs(utility: Target, privacy: Target, u: Integers, s: Integers) -> None:
-    """Resampling draws public records of every pair of classes."""
-    table = np.zeros((len(utility.classes), len(privacy.classes)), dtype=np.int64)
-    np.add.at(table, (u, s), 1)
-    empty = [f"{utility.names[a]} with {privacy.names[b]}" for a, b in np.argwhere(table == 0)]
-    if empty:
-        more = "" if len(empty) <= 5 else f" and {len(empty) - 5} more"
-        raise InputError(
-            "public records of every pair of a utility and a privacy class",
-            f"{len(empty)} of {table.size} pairs without one: {', '.join(empty[:5])}{more}",
-            "give more public records, or group rare classes (a number into a few ranges)",
-        )
 
 
 def _hashes(rows: Reals) -> NDArray[np.uint64]:
@@ -330,11 +350,7 @@ def _check_whole(model: JupaModel, arrays: Mapping[str, NDArray[Any]]) -> None:
     named = model.utility.columns == model.recipe.utility and model.privacy.columns == model.recipe.privacy
     if not named or targets & set(model.features.columns):
         raise ValueError("a target among the features")
-    if isinstance(model.step, Resample) and (model.step.utilities, model.step.classes) != (
-        len(model.utility.classes),
-        len(model.privacy.classes),
-    ):
-        raise ValueError("pools of other classes")
+    model.step.check_classes(len(model.utility.classes), len(model.privacy.classes))
     for name, array in arrays.items():
         # how well a model did where that was not measured is the only number that may be missing
         if array.dtype.kind == "f" and not name.endswith("accuracy") and not np.isfinite(array).all():
@@ -346,47 +362,3 @@ def _some_rows(frame: pl.DataFrame, seed: PublicSeed) -> pl.DataFrame:
     if frame.height <= _MOST_PUBLIC:
         return frame
     return frame.sample(_MOST_PUBLIC, seed=int.from_bytes(seed.value[:8], "big") >> 1)
-
-
-def _silent(step: str, done: int, total: int) -> None:
-    """Say nothing."""
-
-
-def batches_of(
-    opened: Table, model: JupaModel, tell: Callable[[str], None], rows: int = 16384
-) -> Iterator[pl.DataFrame]:
-    """The columns of a private table that the model reads, batch by batch; then what its owner should know of it."""
-    wanted = model.features.columns + (list(model.recipe.privacy) if model.needs_privacy_label else [])
-    absent = [name for name in wanted if name not in opened.columns]
-    if absent:
-        raise InputError(
-            "every column that the model reads in the table",
-            f"no {absent[0]!r}",
-            "give a table with the columns of the public one"
-            + ("; this release needs the privacy column too" if absent[0] in model.recipe.privacy else ""),
-        )
-    unread: dict[str, tuple[int, int]] = {}
-    known = count = 0.0
-    unclassed = 0
-    for frame in opened.batches(wanted, rows):
-        for name, (empty, unknown) in model.features.unread(frame).items():
-            before = unread.get(name, (0, 0))
-            unread[name] = before[0] + empty, before[1] + unknown
-        unclassed += int((model.privacy.of(frame) < 0).sum()) if model.needs_privacy_label else 0
-        known += model.known_share(frame) * frame.height
-        count += frame.height
-        yield frame
-    for name, (empty, unknown) in unread.items():
-        if empty or unknown:
-            tell(f"  {name}: {empty} empty, {unknown} that the public table does not know")
-        if unknown and empty + unknown == count and model.features.is_number(name):
-            # told, not refused: the release of a table that differs in one record would not be refused
-            tell(f"  {name}: no number in the whole table: is this the right column, written as in the public table?")
-    if unclassed:
-        named = ", ".join(model.privacy.columns)
-        tell(f"  {named}: {unclassed} without a class of the public table, which got one at random")
-    if known > KNOWN * count:
-        tell(
-            f"  {100 * known / count:.0f} % of the records read like public ones that the model was fitted on: is this "
-            "the right table?"
-        )

@@ -1,30 +1,30 @@
 """Predictions that can be compared over privacy classes: cross-fitted models, ranks inside a class, equal rates.
 
 A rank or a rate only means for a private record what it means for public ones if neither was used to make the model
-that scores them. So models leave out a fold each, and the fold's records are the reference (docs/proofs/jupa.md).
+that scores them. So reference records are scored out of fold: each of the five models is trained without one fold, and
+a private record is scored by the model of a randomly drawn fold (docs/proofs/jupa.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adumbra.core.errors import InputError
-from adumbra.core.randomness import CoinsLike
+from adumbra.common.errors import InputError
+from adumbra.common.randomness import CoinsLike
+from adumbra.common.types import Integers, Progress, Reals
 from adumbra.jupa.features import Guard
-from adumbra.jupa.scoring import PublicModel, fit_public_model
-from adumbra.linalg.splits import folds
+from adumbra.jupa.learning.classifiers import fit_public_model
+from adumbra.jupa.scoring import PublicModel
+from adumbra.numerics.splits import folds
 
 __all__ = ["FOLDS", "Arrays", "CrossFitted", "Equaliser", "Integers", "Public", "Ranks", "Reals", "margin_of", "under"]
 
-Reals = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Arrays = dict[str, NDArray[Any]]
-Progress = Callable[[str, int, int], None]
 
 FOLDS = 5
 _CLEAR = 0.4
@@ -68,16 +68,19 @@ class CrossFitted:
     models: tuple[PublicModel, ...]
     guards: tuple[Guard, ...]
     scores: Reals
-    """Of the public records, each by the model that did not see it."""
+    """Of the public records, out of fold."""
     folds: Integers
     spread: Reals
     """Of each model's margin between two classes on its fold, so that models of different kinds have one unit."""
 
     @staticmethod
     def fit(kind: str, public: Public, progress: Progress | None = None) -> CrossFitted:
-        """Train the models."""
-        # By privacy class alone: with the utility classes dealt out evenly too, what the other folds hold would say
-        # what this one holds, and a fresh record would no longer be like those of the fold.
+        """Train a model of this `kind` (as `JupaRecipe.model`) for every fold of the `public` records, on the others.
+
+        `progress(step, done, total)` is called before each fold.
+        """
+        # Folds are stratified by privacy class only. Stratifying by utility class as well would make the contents of
+        # folds depend on each other, so that a new record would no longer be exchangeable with those of its fold.
         numbers = folds(public.seed, public.privacy, FOLDS)
         scores, spread = np.empty((len(public.rows), public.utilities)), np.ones(FOLDS)
         models, guards = [], []
@@ -160,7 +163,10 @@ class Ranks:
 
     @staticmethod
     def fit(margin: Reals, folds_of: Integers, public: Public, bins: int) -> Ranks:
-        """References of every class and fold, and the edges."""
+        """References of every class and fold, and the edges of the `bins`.
+
+        `margin` is the score and `folds_of` the fold of each of the `public` records.
+        """
         references = []
         for s in range(public.privacies):
             mine = public.privacy == s
@@ -185,7 +191,10 @@ class Ranks:
         return Ranks(tuple(references), np.stack(own_edges), _edges(base, bins), base)
 
     def bins(self, margin: Reals, privacy: Integers, fold: Integers, coins: CoinsLike) -> Integers:
-        """The bin of every record: its rank among its class's references in its fold, ties at random."""
+        """The bin of every record: its rank among the references of its class in its fold, ties broken at random.
+
+        `margin` is its score, `privacy` its class and `fold` the fold of the model that scored it; `coins` break ties.
+        """
         out = np.zeros(len(margin), dtype=np.int64)
         luck = coins.uniform(len(margin))
         for s, each in enumerate(self.references):
@@ -270,7 +279,7 @@ class Equaliser:
         counts = np.bincount(public.privacy, minlength=public.privacies) // FOLDS
         if public.utilities == 2:
             return Equaliser(models, Ranks.fit(models.public_margin(), models.folds, public, 2), None, counts)
-        # a record draws its fold, each equally likely, so that folds count alike whatever their size
+        # a record draws its fold, each equally likely, so that folds weigh equally whatever their size
         table = np.zeros((FOLDS, public.privacies, public.utilities))
         np.add.at(table, (models.folds, public.privacy, models.scores.argmax(axis=1)), 1.0)
         if table.sum(axis=2).min() == 0:
@@ -283,7 +292,10 @@ class Equaliser:
         return Equaliser(models, None, _flips(rates), counts)
 
     def predict(self, rows: Reals, privacy: Integers, coins: CoinsLike) -> Integers:
-        """The utility class that may be told."""
+        """The utility class that may be released, for each of `rows` with its `privacy` class.
+
+        `coins` draw the fold whose model is asked, and what is randomised.
+        """
         fold = coins.below(FOLDS, len(rows))
         if self.ranks is not None:
             return self.ranks.bins(self.models.margin(rows, fold), privacy, fold, coins)

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from adumbra.core.events import Event
-from adumbra.core.guarantee import Promise
-from adumbra.core.mechanism import Deltas, Reference, Setting
-from adumbra.core.references import ANALYZE_GAUSS
-from adumbra.synthesis.principal import MOMENT, SecondMomentAxes
+from adumbra.declare.guarantee import Promise
+from adumbra.families.contract import Deltas, Reference, Setting
+from adumbra.families.second_moment_axes import MOMENT, SecondMomentAxes
+from adumbra.mechanisms.bibliography import ANALYZE_GAUSS
+from adumbra.privacy.events import Event
 
 __all__ = ["AnalyzeGauss"]
 
@@ -47,11 +47,11 @@ class AnalyzeGauss(SecondMomentAxes):
     differs: ClassVar[str] = (
         "The paper's noise is calibrated by its own tail bound, here by the exact Gaussian curve, and rows may change "
         "to any other. The rows' centre is the middle of the declared ranges, their bound is public. Error bars and "
-        "the number of components that stand out of the noise come with the axes."
+        "the number of components that exceed the noise come with the axes."
     )
     deltas: ClassVar[Deltas] = "positive"
     cites: ClassVar[tuple[Reference, ...]] = (ANALYZE_GAUSS,)
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
-        """Where the noise's own spectrum will end."""
+        """Where the spectrum of the `noise` will end in this `setting`, whatever the `promise`."""
         return self.expected(setting, noise[MOMENT].sd, noise[MOMENT].sd / math.sqrt(2.0), noise)

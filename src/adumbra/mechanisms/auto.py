@@ -1,4 +1,4 @@
-"""Auto: which mechanism, by a rule that looks at public facts only."""
+"""Auto: which mechanism, by a rule that reads public facts only."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from adumbra.core.challenge import Challenge
-from adumbra.core.guarantee import Unit
-from adumbra.core.mechanism import Mechanism, Reference, Setting
-from adumbra.core.sums import Tables as TablesQuery
-from adumbra.core.validation import one_of, settle
+from adumbra.common.validation import one_of, settle
+from adumbra.declare.guarantee import Unit
+from adumbra.families.challenge import Challenge
+from adumbra.families.contract import Mechanism, Reference, Setting
 from adumbra.mechanisms.dppro import DPPro
 from adumbra.mechanisms.hybrid import Hybrid
 from adumbra.mechanisms.moments import Moments
 from adumbra.mechanisms.tables import Tables
-from adumbra.synthesis.columns import MOST_COORDINATES, Columns, parse_label, rows_to_draw
-from adumbra.synthesis.marginals import equal_cells, form_of
+from adumbra.models.columns import MOST_COORDINATES, Columns, parse_label, rows_to_draw
+from adumbra.models.marginals import equal_cells, form_of
+from adumbra.queries.sums import TablesQuery
 
 __all__ = ["Auto"]
 
@@ -44,10 +44,12 @@ class Auto:
     name: ClassVar[str] = "auto"
     title: ClassVar[str] = "the mechanism that suits, by a public rule"
     releases: ClassVar[str] = "what the chosen mechanism releases; `adumbra plan` names it and says why"
-    suits: ClassVar[str] = "whoever has no reason to choose; the rule never looks at the rows"
+    suits: ClassVar[str] = "use this by default: the rule reads public facts only, never the rows"
     caution: ClassVar[str] = "the rule knows the table's shape, not its content: another mechanism may do better"
     theorem: ClassVar[str] = "that of the chosen mechanism; the choice itself costs nothing"
-    differs: ClassVar[str] = "From no paper: a rule from measurements on public tables (docs/mechanisms/auto.md)."
+    differs: ClassVar[str] = (
+        "This mechanism is our own: a rule from measurements on public tables (docs/mechanisms/auto.md)."
+    )
     units: ClassVar[tuple[str, ...]] = ("row", "cell")
     relations: ClassVar[tuple[str, ...]] = ("replace", "zero-out", "add-remove")
     answers: ClassVar[tuple[str, ...]] = ()
@@ -93,20 +95,20 @@ class Auto:
             clarity = _clarity(setting, columns, rows)
             if rows < _SMALL and clarity < _CLEAR and not mostly_named:
                 return Moments(self.label, self.rows, narrow=True), (
-                    f"a small table of numbers, whose class means stand out {clarity:.2g} times from their noise "
+                    f"a small table of numbers, whose class means have a signal-to-noise ratio of {clarity:.2g} "
                     f"(below {_CLEAR:g}): moments spend nothing on the shapes of columns"
                 )
         need = self.need if self.need != "model" or columns.groups is not None else "correlations"
         reasons = {
-            "model": "tables for the columns, moments for how classes differ and columns hang together",
-            "correlations": "tables and moments, with nearly all of the budget on one second moment",
-            "marginals": "tables and moments, with half of the budget on the tables",
+            "model": "tables for the columns, moments for how classes differ and columns are correlated",
+            "correlations": "a table of each column and correlations, with most of the budget on correlations",
+            "marginals": "a table of each column and correlations, with half of the budget on the tables",
         }
         return Hybrid(self.label, self.rows, need), reasons[need]
 
 
 def _clarity(setting: Setting, columns: Columns, rows: float) -> float:
-    """Rows a class over the noise of a class mean, all coordinates together (in standard deviations of a column)."""
+    """Signal-to-noise ratio of class means: rows per class over the noise of a mean, in deviations of a column."""
     noise = setting.preview(1.0, TablesQuery(equal_cells(columns.features, 10)))
     mu = math.sqrt(2.0 * len(columns.features)) / noise
     width = sum(block.width if form_of(block) == "values" else 1 for block in columns.features)

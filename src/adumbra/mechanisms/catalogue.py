@@ -1,8 +1,8 @@
-"""The catalogue: every mechanism found in this folder, not listed anywhere.
+"""The catalogue: every mechanism found in this folder or offered by an installed package, not listed anywhere.
 
 A new file with a frozen dataclass that carries a `name` and a `run` (or, for a rule that picks one, a `choose`) is in
-the catalogue, in the command line's help,
-in the docs and under the contract tests (tests/test_contract.py) before its author writes a test.
+the catalogue, in the command line's help, in the docs and under the contract tests (tests/mechanisms/test_contract.py)
+before its author writes a test. Another package adds a mechanism as an entry point of the group `adumbra.mechanisms`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,17 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 import adumbra.mechanisms
-from adumbra.core.errors import InputError
-from adumbra.core.mechanism import Mechanism
-from adumbra.core.validation import split_names
+from adumbra.common.errors import InputError
+from adumbra.common.plugins import with_offered
+from adumbra.common.validation import split_names
+from adumbra.families.contract import Mechanism
+from adumbra.report.document import Document, Facts, Section, Value
 
-__all__ = ["DEFAULT", "build", "catalogue", "options"]
+__all__ = ["DEFAULT", "GROUP", "build", "catalogue", "catalogue_document", "options"]
 
 DEFAULT = "auto"
+GROUP = "adumbra.mechanisms"
+"""Entry points by which other packages add mechanisms."""
 
 
 @cache
@@ -37,12 +41,51 @@ def catalogue() -> Mapping[str, type[Mechanism]]:
             offers = hasattr(value, "run") or hasattr(value, "choose")
             if isinstance(value, type) and dataclasses.is_dataclass(value) and offers and hasattr(value, "name"):
                 found[value.name] = value  # type: ignore[assignment] # the contract suite checks it
-    return dict(sorted(found.items()))
+    return dict(sorted(with_offered(found, GROUP).items()))
 
 
 def options(name: str) -> dict[str, dataclasses.Field[Any]]:
     """The public parameters of a mechanism, by name."""
     return {f.name: f for f in dataclasses.fields(_named(name))}  # type: ignore[arg-type] # all are dataclasses
+
+
+def catalogue_document() -> Document:
+    """What each mechanism releases, protects and can answer, one section each."""
+    entries = [_entry(name) for name in catalogue()]
+    sections = (
+        Section(
+            entry["name"], (Facts(tuple((key, _shown(value)) for key, value in entry.items() if key != "name"), None),)
+        )
+        for entry in entries
+    )
+    return Document("Mechanisms", tuple(sections), entries)
+
+
+def _entry(name: str) -> dict[str, Any]:
+    mechanism = catalogue()[name]
+    deltas = getattr(mechanism, "deltas", "any")  # a chooser has none of its own
+    return {
+        "name": name,
+        "title": mechanism.title,
+        "units": list(mechanism.units),
+        "relations": list(mechanism.relations),
+        "delta": {"any": "any", "zero": "0, whatever is allowed", "positive": "positive"}[deltas],
+        "guarantee": mechanism.theorem,
+        "releases": mechanism.releases,
+        "suits": mechanism.suits,
+        "caution": mechanism.caution,
+        "answers": list(mechanism.answers),
+        "options": {key: str(field.type) for key, field in options(name).items()},
+        "references": [reference.text for reference in mechanism.cites],
+    }
+
+
+def _shown(value: Any) -> Value:
+    if isinstance(value, dict):
+        return ", ".join(f"--{k.replace('_', '-')} ({v.replace(' | None', '')})" for k, v in value.items())
+    if isinstance(value, list):
+        return value if any(", " in item for item in value) else ", ".join(value)
+    return str(value)
 
 
 def build(name: str, parameters: Mapping[str, Any]) -> Mechanism:

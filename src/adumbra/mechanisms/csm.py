@@ -6,24 +6,32 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
-from adumbra.core.challenge import Challenge
-from adumbra.core.errors import InputError
-from adumbra.core.events import Event
-from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
-from adumbra.core.histogram import Histogram
-from adumbra.core.mechanism import Door, Draft, NoisyParts, Query, Reference, Setting
-from adumbra.core.query import PureNoise, RowMap
-from adumbra.core.schema import Schema
-from adumbra.core.validation import at_least, one_of
-from adumbra.linalg.dictionaries import Dictionary
-from adumbra.linalg.sensing import KINDS, Sensing, sensing
-from adumbra.synthesis.counted import COUNTS, Decoded, OneMeasurement, rows_in_cells
-from adumbra.synthesis.decoders import check_dictionary, named_dictionary, pursued
-from adumbra.synthesis.forecast import FEW_ATOMS, quieter, sketch_size
+from adumbra.common.errors import InputError
+from adumbra.common.validation import at_least, one_of
+from adumbra.declare.guarantee import Neighbours, Promise, Relation, Unit
+from adumbra.declare.schema import Schema
+from adumbra.families.challenge import Challenge
+from adumbra.families.contract import Draft, Measurer, Query, Reference, Setting, SumAnswer
+from adumbra.families.counting import COUNTS, OneMeasurement, rows_in_cells
+from adumbra.families.forecast import FEW_ATOMS, quieter, sketch_size
+from adumbra.kinds.counts import CountsFacts, DomainFacts
+from adumbra.kinds.projected_rows import Band, ProjectedRowsFacts
+from adumbra.kinds.sketches import SketchFacts
+from adumbra.models.decoded import Decoded
+from adumbra.models.sparse_recovery import check_dictionary, learnt_atoms, named_dictionary, pursued
+from adumbra.numerics.dictionaries import Dictionary
+from adumbra.numerics.projections import ProjectionKind
+from adumbra.numerics.seeded_sensing import sensing
+from adumbra.numerics.sensing import KINDS, Sensing
+from adumbra.privacy.events import Event
+from adumbra.queries.histograms import HistogramQuery
+from adumbra.queries.query import PureNoise
+from adumbra.queries.row_map import RowMap
 
 __all__ = ["CSM"]
 
@@ -46,10 +54,10 @@ class CSM(OneMeasurement):
       noise does not grow with them (delta above 0, or sparse-signs).
     * `nonzeros`: entries of a column of sparse-signs.
     * `weights`: the paper's magnitude function: how much more a measurement counts, and so how much less noise it
-      gets; a few numbers are spread over all measurements in equal runs. Default: all alike.
+      gets; a few numbers are spread over all measurements in equal runs. Default: all the same.
     * `dictionary`: in which atoms the table is sparse: identity, dct, haar, walsh-hadamard; or a .npy file learnt from
       a PUBLIC table (`adumbra dictionary`).
-    * `atoms`: atoms the decoder finds at most; default: all that stand out of the noise, and 16 for the rule of ratio.
+    * `atoms`: atoms the decoder finds at most; default: all that exceed the noise, and 16 for the rule of ratio.
     * `noise`: where delta is 0: laplace (independent, as in the paper), l2-laplace (by length), or auto: the smaller.
     """
 
@@ -70,7 +78,7 @@ class CSM(OneMeasurement):
     )
     caution: ClassVar[str] = (
         "for pure epsilon the noise on an atom has the variance it has with `sparse` times a third to a half of the "
-        "number of measurements; with a positive delta the two are alike; what does not stand out of the noise is lost"
+        "number of measurements; with a positive delta the two are equal; what does not exceed the noise is lost"
     )
     theorem: ClassVar[str] = (
         "Laplace or Gaussian mechanism on the sketch, by its widest pair of columns; the decoder sees noisy numbers "
@@ -102,7 +110,9 @@ class CSM(OneMeasurement):
         check_dictionary(self.dictionary)
         at_least(1, "give at least one non-zero a column", nonzeros=self.nonzeros)
         if self.ratio is not None and not 0 < self.ratio <= 1:
-            raise InputError("0 < ratio <= 1", f"ratio = {self.ratio}", "give the share of measurements, 0.4 say")
+            raise InputError(
+                "0 < ratio <= 1", f"ratio = {self.ratio}", "give the share of measurements, for example 0.4"
+            )
         if self.atoms is not None:
             at_least(1, "look for at least one atom", atoms=self.atoms)
         if self.input == "records" and (self.columns or self.bins is not None):
@@ -161,7 +171,7 @@ class CSM(OneMeasurement):
         return (setting.rows or 0) + sketch.cells, sketch.numbers
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
-        """The sketch, and what every rival would err by."""
+        """The sketch in this `setting`, its `noise`, and what every rival would err by under the same `promise`."""
         sketch = self._sketch(setting)
         own = [
             ("sketch", f"{sketch.describe()}, {sketch.numbers / sketch.cells:.3g} of {sketch.cells}"),
@@ -172,7 +182,7 @@ class CSM(OneMeasurement):
             return [*own, ("noise on one number of a row", f"sd {event.sd:.3g} where a column's range counts 1")]
         return [*own, *super().outlook(setting, promise, noise)]
 
-    def run(self, door: Door, setting: Setting) -> Draft:
+    def run(self, door: Measurer, setting: Setting) -> Draft:
         """Measure; decode counts, or publish noisy sketched rows."""
         if self.input == "histogram":
             return super().run(door, setting)
@@ -180,28 +190,24 @@ class CSM(OneMeasurement):
         noisy = door.measure(_ROWS, query)
         atoms = self._dictionary(setting)
         strength = float(np.square(sketch.weights).mean())
-        arrays: dict[str, Any] = {"matrix": query.matrix, "step": np.asarray(query.step)}
-        if atoms.name == "learnt":
-            arrays["dictionary"] = atoms.synthesis(np.eye(atoms.atoms)).T
         return Draft(
             columns=tuple(f"p{i + 1}" for i in range(query.dimension)),
             batches=noisy.batches,
-            arrays=arrays,
-            parameters={
-                "input": self.input,
-                "sensing": self._sketched(sketch),
-                "dictionary": atoms.recipe(),
-                **({} if self.atoms is None else {"atoms": self.atoms}),
-                "projection": _PROJECTIONS[self.sensing],
-                "bands": [{"dimension": query.dimension, "share": strength}],
-            },
+            facts=ProjectedRowsFacts(
+                projection=_PROJECTIONS[self.sensing],
+                bands=(Band(dimension=query.dimension, share=strength),),
+                dictionary=atoms.recipe(),
+                atoms=self.atoms,
+                sketch=self._sketched(sketch),
+            ),
+            arrays={"matrix": query.matrix, "step": np.asarray(query.step)} | learnt_atoms(atoms),
             answers=_OF_ROWS,
         )
 
-    def decoded(self, noisy: NoisyParts, setting: Setting) -> Decoded:
-        """Orthogonal matching pursuit, until nothing stands out of the noise."""
+    def decoded(self, noisy: SumAnswer, setting: Setting) -> Decoded:
+        """Orthogonal matching pursuit, until nothing exceeds the noise."""
         sketch = self._sketch(setting)
-        found = pursued(
+        return pursued(
             noisy.values["measured"],
             noisy.sd("measured"),
             setting.pure,
@@ -210,23 +216,35 @@ class CSM(OneMeasurement):
             self.atoms,
             rows_in_cells(setting, self.domain(setting)),
         )
-        facts = {"input": self.input, "sensing": self._sketched(sketch)}
-        return Decoded(found.counts, facts | found.parameters, found.arrays)
 
-    def _sketched(self, sketch: Sensing) -> dict[str, Any]:
-        return {
-            "kind": sketch.kind,
-            "measurements": sketch.numbers,
-            "ratio": sketch.numbers / sketch.cells,
-            **({"nonzeros": self.nonzeros} if sketch.kind == "sparse-signs" else {}),
-            **({"weights": list(self.weights)} if self.weights else {}),
-        }
+    def facts(self, setting: Setting, decoded: Decoded) -> CountsFacts:
+        """The sketch, of whose atoms some were found."""
+        return CountsFacts(
+            domain=DomainFacts(**self.domain(setting).facts()),
+            decoder="pursuit",
+            sketch=self._sketched(self._sketch(setting)),
+            dictionary=self._dictionary(setting).recipe(),
+            atoms_kept=decoded.atoms_kept,
+        )
+
+    def shown_options(self) -> dict[str, str]:
+        """Of a file no more than its name, since the card is public."""
+        return {"dictionary": self._dictionary_name()}
+
+    def _sketched(self, sketch: Sensing) -> SketchFacts:
+        return SketchFacts(
+            sensing=sketch.kind,
+            measurements=sketch.numbers,
+            cells=sketch.cells,
+            nonzeros=self.nonzeros,
+            weights=self.weights,
+        )
 
     def _shape(self, setting: Setting) -> tuple[int, ...]:
         return self.domain(setting).shape if self.input == "histogram" else (setting.space.width,)
 
     def _dictionary_name(self) -> str:
-        return self.dictionary.rpartition("/")[2]  # of a path only the name, since plans and cards are public
+        return Path(self.dictionary).name  # of a path only the name, since plans and cards are public
 
     @lru_cache(maxsize=4)  # noqa: B019 - and so that a file is read before anything is charged, and never after
     def _dictionary(self, setting: Setting) -> Dictionary:
@@ -251,7 +269,7 @@ class CSM(OneMeasurement):
         if self.input == "records":
             return quieter(lambda pure: setting.preview(1.0, self._mapped(setting, pure)))
         groups, sketch = self.domain(setting).groups, self._sketch(setting)
-        return quieter(lambda pure: setting.preview(1.0, Histogram(groups, sketch, pure)))
+        return quieter(lambda pure: setting.preview(1.0, HistogramQuery(groups, sketch, pure)))
 
     def _row_map(self, setting: Setting) -> RowMap:
         return self._mapped(setting, self._law(setting))
@@ -270,9 +288,9 @@ class CSM(OneMeasurement):
 
 # by the law of their distances: a sketch of hadamard rows keeps them a little better than signs do
 _PROJECTIONS = {
-    "signs": "signs",
-    "gaussian": "unit-row",
-    "hadamard": "signs",
-    "fourier": "signs",
-    "sparse-signs": "sparse-signs",
+    "signs": ProjectionKind.SIGNS,
+    "gaussian": ProjectionKind.UNIT_ROW,
+    "hadamard": ProjectionKind.SIGNS,
+    "fourier": ProjectionKind.SIGNS,
+    "sparse-signs": ProjectionKind.SPARSE_SIGNS,
 }

@@ -1,7 +1,7 @@
 """DPPro: one noisy projected row per person, from which squared distances can be estimated without bias.
 
 What it releases: for every row of the table, in order, k numbers `x R + noise`, and the public matrix R.
-Whom it suits: analysts who cluster, look for neighbours or compare groups by distance, and tables too wide for
+Whom it suits: analysts who cluster, search for neighbours or compare groups by distance, and tables too wide for
 anything that models columns jointly. What it must not be confused with: a synthetic table. The released columns are
 mixtures of the table's columns, and since each released row is one person's own noisy row, no amount of rows helps an
 individual answer: at epsilon 1 a single pair's distance is mostly noise, while averages over many pairs are not.
@@ -19,23 +19,25 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from adumbra.core.challenge import Challenge, emptied
-from adumbra.core.errors import InputError
-from adumbra.core.events import Event
-from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
-from adumbra.core.mechanism import Deltas, Door, Draft, Reference, Setting
-from adumbra.core.query import GaussianRecipe, RowMap
-from adumbra.core.randomness import PublicSeed
-from adumbra.core.schema import Schema
-from adumbra.core.space import Space
-from adumbra.core.validation import at_least, one_of, positive, settle
-from adumbra.linalg.distances import best_dimension, distance_variance, projection_factor
-from adumbra.linalg.projections import ROUNDING, ProjectionKind, draw
+from adumbra.common.errors import InputError
+from adumbra.common.randomness import PublicSeed
+from adumbra.common.validation import at_least, one_of, positive, settle
+from adumbra.declare.guarantee import Neighbours, Promise, Relation, Unit
+from adumbra.declare.schema import Schema
+from adumbra.declare.space import Space
+from adumbra.families.challenge import Challenge, emptied
+from adumbra.families.contract import Deltas, Draft, Measurer, Reference, Setting
+from adumbra.kinds.projected_rows import Band, ProjectedRowsFacts
+from adumbra.numerics.distances import best_dimension, distance_variance, projection_factor
+from adumbra.numerics.projections import ROUNDING, ProjectionKind, draw
 from adumbra.privacy import calibrate
+from adumbra.privacy.events import Event
+from adumbra.queries.query import GaussianRecipe
+from adumbra.queries.row_map import RowMap
 
 __all__ = ["DPPro"]
 
@@ -156,7 +158,7 @@ class DPPro:
         return (setting.rows or 0) + query.matrix.shape[0], query.dimension
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
-        """Sigma beside the paper's values, and the error of one squared distance."""
+        """Sigma of the `noise` beside the paper's for this `promise`; the error of a distance in this `setting`."""
         resolved = self._resolve(setting)
         event, space = noise[_LINE], setting.space
         out: list[tuple[str, str]] = []
@@ -173,17 +175,17 @@ class DPPro:
                 promise.epsilon, promise.delta, space.width, resolved.query.dimension
             )
             out.append(("paper's Lemma 4 sigma", f"{lemma:.4g}" + ("" if holds else " (its conditions do not hold)")))
-        kind = ProjectionKind(resolved.parameters["projection"])
-        for band in resolved.parameters["bands"]:
-            k, squared = band["dimension"], band["expected"]
+        kind = resolved.facts.projection
+        for band, squared in zip(resolved.facts.bands, self._wanted(space), strict=True):
+            k = band.dimension
             variance = distance_variance(
                 squared,
                 factor=projection_factor(kind, k, space.width, len(space.blocks)),
                 dimension=k,
-                noise_variance=event.sd**2 / band["share"],
+                noise_variance=event.sd**2 / band.share,
                 law=event.noise,
             )
-            best = best_dimension(kind, squared, event.sd / math.sqrt(band["share"]), space.width)
+            best = best_dimension(kind, squared, event.sd / math.sqrt(band.share), space.width)
             out.append(
                 (
                     f"error of a squared distance of {squared:.4g}",
@@ -193,7 +195,7 @@ class DPPro:
             )
         return out
 
-    def run(self, door: Door, setting: Setting) -> Draft:
+    def run(self, door: Measurer, setting: Setting) -> Draft:
         """Measure the projected rows and publish them with the matrix."""
         resolved = self._resolve(setting)
         noisy = door.measure(_LINE, resolved.query)
@@ -201,18 +203,18 @@ class DPPro:
         return Draft(
             columns=tuple(f"p{i + 1}" for i in range(total)),
             batches=noisy.batches,
+            facts=resolved.facts,
             arrays={
                 "matrix": resolved.query.matrix,
                 "step": np.asarray(resolved.query.step),
             },
-            parameters=resolved.parameters,
         )
 
     @lru_cache(maxsize=4)  # noqa: B019 - values are small, keys are public, and plan, outlook and run ask the same
     def _resolve(self, setting: Setting) -> _Resolved:
         kind = self._kind(setting)
         space = setting.space
-        wanted = self.bands or (self.expected or _even_distance(space),)
+        wanted = self._wanted(space)
         fewest = 1 if self.bands or self.expected else min(_FEWEST, space.width)
         if self.dimension is not None:
             most = max(1024, 16 * space.width)  # beyond it every further dimension repeats what is there
@@ -226,11 +228,15 @@ class DPPro:
         else:
             dimensions = [max(fewest, _suited(kind, setting, squared)) for squared in wanted]
         query, shares = _stack(kind, setting, dimensions)
-        bands: list[dict[str, Any]] = [
-            {"dimension": k, "share": share, "expected": squared}
+        bands = tuple(
+            Band(dimension=k, share=share, expected=squared)
             for k, share, squared in zip(dimensions, shares, wanted, strict=True)
-        ]
-        return _Resolved(query, {"projection": kind.value, "dimension": query.dimension, "bands": bands})
+        )
+        return _Resolved(query, ProjectedRowsFacts(projection=kind, bands=bands))
+
+    def _wanted(self, space: Space) -> tuple[float, ...]:
+        """Squared distances that the dimensions are chosen for."""
+        return self.bands or (self.expected or _even_distance(space),)
 
     def _kind(self, setting: Setting) -> ProjectionKind:
         if self.projection != "auto":
@@ -244,7 +250,7 @@ class DPPro:
 @dataclass(frozen=True, eq=False)
 class _Resolved:
     query: RowMap
-    parameters: dict[str, Any]
+    facts: ProjectedRowsFacts
 
 
 def _even_distance(space: Space) -> float:

@@ -10,27 +10,27 @@ from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from adumbra.core.challenge import Challenge, emptied
-from adumbra.core.errors import InputError
-from adumbra.core.events import Event
-from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
-from adumbra.core.mechanism import Deltas, Door, Draft, Noisy, Query, Reference, Setting
-from adumbra.core.query import RowMap
-from adumbra.core.schema import Schema
-from adumbra.core.space import GRID, Space
-from adumbra.core.sums import RowsAndGram, symmetric
-from adumbra.core.validation import at_least, between, one_of, settle
-from adumbra.linalg import reconstruct
-from adumbra.linalg.projections import ROUNDING, ProjectionKind, draw
-from adumbra.linalg.reconstruct import Reconstruction
-from adumbra.synthesis.columns import check_width, drawing
-from adumbra.synthesis.sized import measured_arrays
+from adumbra.common.errors import InputError
+from adumbra.common.types import Reals
+from adumbra.common.validation import at_least, between, one_of, settle
+from adumbra.declare.guarantee import Neighbours, Promise, Relation, Unit
+from adumbra.declare.schema import Schema
+from adumbra.declare.space import GRID, Space
+from adumbra.families.challenge import Challenge, emptied
+from adumbra.families.contract import Deltas, Draft, Measurer, Query, Reference, RowAnswers, Setting
+from adumbra.families.row_count import measured_arrays, measured_names
+from adumbra.kinds.reconstructed_rows import ReconstructedRowsFacts
+from adumbra.models import reconstruct
+from adumbra.models.columns import check_width, drawing
+from adumbra.models.reconstruct import Reconstruction
+from adumbra.numerics.projections import ROUNDING, ProjectionKind, draw
+from adumbra.privacy.events import Event
+from adumbra.queries.row_map import RowMap
+from adumbra.queries.second_moment import RowsAndGram, symmetric
 
 __all__ = ["DPRP"]
 
-Reals = NDArray[np.float64]
 _LINE = "rows and second moment"
 _RECONSTRUCTIONS = ("posterior-draw", "wiener", "moment-matched", "pseudo-inverse")
 
@@ -140,7 +140,7 @@ class DPRP:
         return (setting.rows or 0) + width + self._query(setting).map.dimension, max(len(setting.space.blocks), width)
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
-        """The noise beside the rows it hides."""
+        """The `noise` beside the rows it hides in this `setting`, whatever the `promise`."""
         row_noise = noise[_LINE].sd
         even = _even_variance(setting.space)
         error = reconstruct.expected_row_error(np.diag(even), self._matrix(setting), row_noise)
@@ -152,7 +152,7 @@ class DPRP:
             ),
         ]
 
-    def run(self, door: Door, setting: Setting) -> Draft:
+    def run(self, door: Measurer, setting: Setting) -> Draft:
         """Measure, fit the second moment, reconstruct row by row."""
         query = self._query(setting)
         noisy = door.measure(_LINE, query)
@@ -163,15 +163,16 @@ class DPRP:
         return Draft(
             columns=None,
             batches=_decoded(setting, noisy.rows, plan),
+            facts=ReconstructedRowsFacts(
+                reconstruction=self.reconstruction,
+                projection=self.projection,
+                dimension=query.map.dimension,
+                ensemble=self.ensemble,
+                weight=self.weight,
+            ),
             arrays=measured_arrays({_LINE: noisy.gram})
             | {"reconstruction": plan.matrix, "projection": query.map.matrix * query.map.step},
-            parameters={
-                "reconstruction": self.reconstruction,
-                "projection": self.projection,
-                "dimension": query.map.dimension,
-                "ensemble": self.ensemble,
-                "weight": self.weight,
-            },
+            measured=measured_names({_LINE: noisy.gram}),
         )
 
     def _reconstruction(self, setting: Setting, gram: Reals, gram_sd: float, row_sd: float) -> Reconstruction:
@@ -228,7 +229,7 @@ def _even_variance(space: Space) -> Reals:
     return np.array(out)
 
 
-def _decoded(setting: Setting, noisy: Noisy, plan: Reconstruction) -> Iterator[Reals]:
+def _decoded(setting: Setting, noisy: RowAnswers, plan: Reconstruction) -> Iterator[Reals]:
     generator = drawing(setting.seed, "dprp")
     for batch in noisy.batches:
         rows = plan.apply(batch, generator) * GRID

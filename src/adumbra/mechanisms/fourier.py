@@ -7,17 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from adumbra.core.challenge import Challenge, emptied
-from adumbra.core.domain import Domain
-from adumbra.core.errors import InputError
-from adumbra.core.events import Event
-from adumbra.core.guarantee import Promise, Relation
-from adumbra.core.histogram import Histogram, TailChoice, TailSize
-from adumbra.core.mechanism import Deltas, Door, Draft, Query, Reference, Setting
-from adumbra.core.validation import at_least
-from adumbra.linalg.strategies import Waves
-from adumbra.synthesis.counted import COUNTS, Counted, Decoded, comparison, draft_of
-from adumbra.synthesis.forecast import forecasts
+from adumbra.common.errors import InputError
+from adumbra.common.validation import at_least
+from adumbra.declare.guarantee import Promise, Relation
+from adumbra.families.challenge import Challenge, emptied
+from adumbra.families.contract import Deltas, Draft, Measurer, Query, Reference, Setting
+from adumbra.families.counting import COUNTS, Counted, comparison, draft_of
+from adumbra.families.forecast import forecasts
+from adumbra.kinds.counts import CountsFacts, DomainFacts
+from adumbra.models.decoded import Decoded
+from adumbra.numerics.strategies import Waves
+from adumbra.privacy.events import Event
+from adumbra.queries.domain import Domain
+from adumbra.queries.histograms import HistogramQuery, TailChoice, TailSize
 
 __all__ = ["Fourier"]
 
@@ -115,12 +117,12 @@ class Fourier(Counted):
         return {**choice, _TAIL: TailSize(domain.groups, kept), COUNTS: self._waves(domain, kept)}
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
-        """Candidates, and what every rival would err by."""
+        """Candidates in this `setting`, and what rivals would err by under its `promise` and `noise`."""
         domain = self.domain(setting)
         kept = "chosen privately" if self.frequencies is None else str(self._given(domain))
         return [*self.expected(setting), ("frequencies", kept), *comparison(forecasts(setting, domain), setting)]
 
-    def run(self, door: Door, setting: Setting) -> Draft:
+    def run(self, door: Measurer, setting: Setting) -> Draft:
         """Choose, measure, transform back."""
         domain = self.domain(setting)
         if self.frequencies is None:
@@ -132,17 +134,18 @@ class Fourier(Counted):
         query = self._waves(domain, kept)
         noisy = door.measure(COUNTS, query)
         assert isinstance(query.strategy, Waves)
-        parameters = {
-            "decoder": "linear",
-            "strategy": query.strategy.recipe(),
-            "frequencies": kept,
-            "tail": float(tail.values["tail"][0]),
-            "tail_sd": tail.sd("tail"),
-        }
-        return draft_of(domain, Decoded(query.strategy.estimate(noisy.values["measured"]), parameters), noisy)
+        facts = CountsFacts(
+            domain=DomainFacts(**domain.facts()),
+            decoder="linear",
+            strategy=query.strategy.recipe(),
+            frequencies=kept,
+            tail=float(tail.values["tail"][0]),
+            tail_sd=tail.sd("tail"),
+        )
+        return draft_of(domain, facts, Decoded(query.strategy.estimate(noisy.values["measured"])), noisy)
 
-    def _waves(self, domain: Domain, kept: int) -> Histogram:
-        return Histogram(domain.groups, Waves(domain.shape, kept))
+    def _waves(self, domain: Domain, kept: int) -> HistogramQuery:
+        return HistogramQuery(domain.groups, Waves(domain.shape, kept))
 
     def _most(self, domain: Domain) -> int:
         return min(domain.size // 2, max(0, (_MOST_PRODUCTS // domain.size - 1) // 2))
@@ -169,7 +172,7 @@ class Fourier(Counted):
         costs = tuple(sd * each.divisor * math.sqrt(each.numbers) for each in waves)
         if max(costs) > _LARGEST_COST:
             raise InputError(
-                "noise that scores can be told apart beside",
+                "noise beside which scores can be distinguished",
                 f"a cost of {max(costs):.3g} rows",
                 "give a larger epsilon",
             )

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
-from adumbra.core.histogram import Histogram
-from adumbra.core.mechanism import Reference, Setting
-from adumbra.core.validation import at_least
-from adumbra.linalg.strategies import Tree
-from adumbra.synthesis.counted import LeastSquares
-from adumbra.synthesis.forecast import best_tree
+from adumbra.common.validation import at_least
+from adumbra.families.contract import Reference, Setting
+from adumbra.families.counting import LeastSquares
+from adumbra.families.forecast import best_strategy
+from adumbra.numerics.strategies import Tree
+from adumbra.queries.histograms import HistogramQuery
 
 __all__ = ["Hierarchical"]
 
@@ -69,4 +69,4 @@ class Hierarchical(LeastSquares):
         domain = self.domain(setting)
         if self.branching is not None:
             return Tree(domain.shape, min(self.branching, max(2, *domain.shape)), domain.unordered)
-        return best_tree(domain, lambda tree: setting.preview(1.0, Histogram(domain.groups, tree)))
+        return best_strategy(Tree, domain, lambda tree: setting.preview(1.0, HistogramQuery(domain.groups, tree)))

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from adumbra.core.challenge import Challenge
-from adumbra.core.mechanism import Deltas, Mechanism, Reference, Setting
-from adumbra.core.validation import at_least, one_of, settle
+from adumbra.common.validation import at_least, one_of, settle
+from adumbra.families.challenge import Challenge
+from adumbra.families.contract import Deltas, Mechanism, Reference, Setting
+from adumbra.families.counting import Counted, domain_of
+from adumbra.families.forecast import forecasts
+from adumbra.mechanisms.catalogue import catalogue, options
 from adumbra.mechanisms.csm import CSM
 from adumbra.mechanisms.hierarchical import Hierarchical
 from adumbra.mechanisms.laplace import Laplace
 from adumbra.mechanisms.privelet import Privelet
-from adumbra.mechanisms.sparse import Sparse
-from adumbra.synthesis.counted import Counted, domain_of
-from adumbra.synthesis.forecast import forecasts
 
 __all__ = ["Histogram"]
 
@@ -42,7 +42,9 @@ class Histogram:
     suits: ClassVar[str] = "counting queries: ranges, cells, marginals, any workload"
     caution: ClassVar[str] = "the rule knows the shape of the domain and the noise, not the table"
     theorem: ClassVar[str] = "that of the chosen mechanism; the choice itself costs nothing"
-    differs: ClassVar[str] = "From no paper: the error of each strategy is worked out and the least is taken."
+    differs: ClassVar[str] = (
+        "This mechanism is our own: the error of each strategy is worked out and the least is taken."
+    )
     units: ClassVar[tuple[str, ...]] = Counted.units
     relations: ClassVar[tuple[str, ...]] = Counted.relations
     answers: ClassVar[tuple[str, ...]] = Counted.answers
@@ -79,10 +81,5 @@ class Histogram:
         return self._made(best.mechanism), why
 
     def _made(self, name: str) -> Mechanism:
-        if name == "sparse":
-            return Sparse(self.columns, self.bins, atoms=self.atoms)
-        if name == "csm":
-            return CSM(self.columns, self.bins, atoms=self.atoms)
-        if name == "laplace":
-            return Laplace(self.columns, self.bins)
-        return Privelet(self.columns, self.bins) if name == "privelet" else Hierarchical(self.columns, self.bins)
+        given = {"columns": self.columns, "bins": self.bins, "atoms": self.atoms}
+        return catalogue()[name](**{option: given[option] for option in options(name) if option in given})

@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from adumbra.core.cells import Cells
-from adumbra.core.events import Event
-from adumbra.core.guarantee import Promise
-from adumbra.core.mechanism import Door, Draft, NoisyParts, Query, Reference, Setting
-from adumbra.core.scores import Linear, Lookup, Residuals, Scores
-from adumbra.core.sums import Moments, Tables, symmetric
-from adumbra.core.validation import one_of
-from adumbra.linalg.simplex import apportion
-from adumbra.synthesis.columns import (
+from adumbra.common.types import Reals
+from adumbra.common.validation import one_of
+from adumbra.declare.guarantee import Promise
+from adumbra.families.contract import Draft, Measurer, Query, Reference, Setting, SumAnswer
+from adumbra.families.row_count import known_rows, measured_arrays, measured_names, with_size, with_size_query
+from adumbra.families.synthetic import DrawnTable
+from adumbra.kinds.synthetic_table import PredictedError, SyntheticTableFacts
+from adumbra.models.columns import (
     Columns,
     check_width,
-    classes_to_draw,
     drawing,
-    in_batches,
 )
-from adumbra.synthesis.decode import ClassTables, Decoder
-from adumbra.synthesis.drawn import DrawnTable
-from adumbra.synthesis.latent import (
-    NoisyMoments,
-    Pilot,
-    correlation_error,
-    fit_pilot,
-    noise_rows,
-    refined,
-)
-from adumbra.synthesis.marginals import (
+from adumbra.models.marginals import (
     Form,
     Marginal,
     denoised,
@@ -47,11 +33,24 @@ from adumbra.synthesis.marginals import (
     sharpened,
     unit_edges,
 )
-from adumbra.synthesis.sized import known_rows, measured_arrays, with_size, with_size_query
+from adumbra.models.quantile_decoder import ClassTables, Decoder, drawn_rows
+from adumbra.models.two_round_gaussian import (
+    NoisyMoments,
+    Pilot,
+    correlation_error,
+    fit_pilot,
+    noise_rows,
+    refined,
+)
+from adumbra.numerics.simplex import apportion
+from adumbra.privacy.events import Event
+from adumbra.queries.cells import Cells
+from adumbra.queries.scores import Linear, Lookup, Residuals, Scores
+from adumbra.queries.second_moment import MomentsQuery, symmetric
+from adumbra.queries.sums import TablesQuery
 
 __all__ = ["Hybrid"]
 
-Reals = NDArray[np.float64]
 _TABLES, _CLASS_TABLES, _PILOT, _RESIDUALS = "tables", "class tables", "moments", "moments of residuals"
 _TABLE_SHARE = {"model": 0.2, "correlations": 0.2, "marginals": 0.5}
 """Share of the budget for all tables together, by need."""
@@ -78,17 +77,17 @@ class Hybrid(DrawnTable):
     need: str = "model"
 
     name: ClassVar[str] = "hybrid"
-    title: ClassVar[str] = "tables for the columns, moments for how they hang together, then sampled"
+    title: ClassVar[str] = "tables for the columns, moments for how they are correlated, then sampled"
     releases: ClassVar[str] = "a synthetic table of any number of rows, and the noisy tables and moments behind it"
     suits: ClassVar[str] = "mixed tables; marginals and correlations at once; training a model on wide tables"
     caution: ClassVar[str] = (
         "synthetic rows, not people: no row stands for a person; relations beyond class means and correlations are not "
         "kept; below about 150 rows the tables are mostly noise"
     )
-    theorem: ClassVar[str] = "Gaussian mechanism (Balle and Wang 2018, Theorem 8), looks composed adaptively"
+    theorem: ClassVar[str] = "Gaussian mechanism (Balle and Wang 2018, Theorem 8), measurements composed adaptively"
     differs: ClassVar[str] = (
-        "From no paper. It joins the two designs that win in different places, label by column tables and moments, and "
-        "measures the moments a second time in coordinates that the first time suggests."
+        "This mechanism is our own. It joins the two designs that win in different places, label by column tables and "
+        "moments, and measures the moments a second time in coordinates that the first time suggests."
     )
     cites: ClassVar[tuple[Reference, ...]] = (
         Reference(
@@ -108,21 +107,21 @@ class Hybrid(DrawnTable):
         return with_size(setting, self._resolved(setting)[1])
 
     def queries(self, setting: Setting) -> Mapping[str, Query]:
-        """Every look, the later ones with stand-ins for what the earlier ones will have found."""
+        """Every measurement, the later ones with placeholders for what the earlier ones will have found."""
         columns, shares, bins, parts = self._resolved(setting)
         cells = equal_cells(columns.features, bins)
         pilot, _ = _scores(columns, _flat(columns, cells))
         width = pilot.dimension
         identity = Residuals(np.eye(width), columns.groups, np.zeros((columns.classes, width)), 1.0)
-        looks: dict[str, Query] = {_TABLES: Tables(cells)}
+        queries: dict[str, Query] = {_TABLES: TablesQuery(cells)}
         if _CLASS_TABLES in shares:
-            looks[_CLASS_TABLES] = _class_tables(columns, mass_cells(columns.features, None, parts))
-        looks[_PILOT] = _moments(columns, pilot, _PILOT_WEIGHT)
-        looks[_RESIDUALS] = _moments(columns, _with_residuals(pilot, identity), _RESIDUAL_WEIGHT)
-        return with_size_query(setting, looks)
+            queries[_CLASS_TABLES] = _class_tables(columns, mass_cells(columns.features, None, parts))
+        queries[_PILOT] = _moments(columns, pilot, _PILOT_WEIGHT)
+        queries[_RESIDUALS] = _moments(columns, _with_residuals(pilot, identity), _RESIDUAL_WEIGHT)
+        return with_size_query(setting, queries)
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
-        """The noise on shares and on correlations, beside what they are."""
+        """The `noise` on shares and on correlations in this `setting`, beside what they are, whatever the `promise`."""
         columns = self._columns(setting)
         out = self.shape_to_expect(setting)
         if setting.rows:
@@ -137,13 +136,13 @@ class Hybrid(DrawnTable):
             out.append(("a correlation", f"noise of sd {sd:.3g}, before shrinking ({scores.dimension} scores)"))
         return out
 
-    def run(self, door: Door, setting: Setting) -> Draft:
+    def run(self, door: Measurer, setting: Setting) -> Draft:
         """Tables, then moments, then rows."""
         columns, shares, bins, parts = self._resolved(setting)
         rows = known_rows(door, setting)
         cells = equal_cells(columns.features, bins)
-        answers: dict[str, NoisyParts] = {}
-        answers[_TABLES] = noisy = door.measure(_TABLES, Tables(cells))
+        answers: dict[str, SumAnswer] = {}
+        answers[_TABLES] = noisy = door.measure(_TABLES, TablesQuery(cells))
         tables = denoised(noisy.values["pooled"], noisy.sd("pooled"), rows, cells)
         marginals = [
             Marginal.of(form_of(b), table, unit_edges(cells, j))
@@ -179,29 +178,19 @@ class Hybrid(DrawnTable):
             scores.radius,
             by_class,
         )
-
-        def batches() -> Iterator[Reals]:
-            groups = classes_to_draw(apportion(latent.shares, drawn), generator)
-            start = 0
-            for size in in_batches(drawn, len(latent.shift)):
-                group = groups[start : start + size].astype(np.int64)
-                start += size
-                yield columns.written(decoder.values(noise_rows(latent, group, generator), group), group)
-
         return Draft(
             columns=None,
-            batches=batches(),
+            batches=drawn_rows(columns, decoder, latent, drawn, generator),
+            facts=SyntheticTableFacts(
+                label=tuple(columns.label),
+                classes=columns.classes,
+                bins=bins,
+                predicted_error=PredictedError(
+                    marginal_tv=table_error, correlation=correlation_error(latent, first, pilot)
+                ),
+            ),
             arrays=measured_arrays(answers),
-            parameters={
-                "label": columns.label,
-                "classes": columns.classes,
-                "need": self.need,
-                "cells": bins,
-                "predicted_error": {
-                    "marginal_tv": table_error,
-                    "correlation": correlation_error(latent, first, pilot),
-                },
-            },
+            measured=measured_names(answers),
         )
 
     def _columns(self, setting: Setting) -> Columns:
@@ -217,7 +206,7 @@ class Hybrid(DrawnTable):
     def _shares(self, setting: Setting) -> dict[str, float]:
         columns = self._columns(setting)
         rows = setting.rows or _UNKNOWN_ROWS
-        noise = setting.preview(1.0, Tables(equal_cells(columns.features, 10)))
+        noise = setting.preview(1.0, TablesQuery(equal_cells(columns.features, 10)))
         by_class = rows / (noise * columns.classes) >= _CLASS_TABLES_FROM
         for_tables = _TABLE_SHARE[self.need]
         rest = 1.0 - for_tables
@@ -231,13 +220,13 @@ class Hybrid(DrawnTable):
         return tables | {_PILOT: rest * (1 - part), _RESIDUALS: rest * part}
 
     def _clarity(self, setting: Setting, columns: Columns, scores: Scores, share: float) -> float:
-        """How far class means stand out from the noise of the first round: semeion 2, digits 5, HAR 16 at epsilon 1."""
+        """Signal-to-noise ratio of class means in the first round: semeion 2, digits 5, HAR 16 at epsilon 1."""
         noise = setting.preview(share, _moments(columns, scores, _PILOT_WEIGHT))
         rows = setting.rows or _UNKNOWN_ROWS
         return rows * math.sqrt(2.0) / (noise * columns.classes * math.sqrt(scores.dimension))
 
     def _cautious(self, setting: Setting) -> bool:
-        """Keep fewer directions, for a model; unless the table is wide and clear, and has many that are real."""
+        """Shrink eigenvalues harder for a model, except for wide tables (100 scores) of a high signal-to-noise (15)."""
         columns = self._columns(setting)
         scores, _ = _scores(columns, None)
         clear = self._clarity(setting, columns, scores, 1.0 - _TABLE_SHARE[self.need]) >= _CLEAR
@@ -247,12 +236,12 @@ class Hybrid(DrawnTable):
         """Equal cells of a number, and cells of equal mass in the tables by class: as many as the noise leaves room."""
         columns = self._columns(setting)
         rows = setting.rows or _UNKNOWN_ROWS
-        room = rows / setting.preview(shares[_TABLES], Tables(equal_cells(columns.features, 10)))
+        room = rows / setting.preview(shares[_TABLES], TablesQuery(equal_cells(columns.features, 10)))
         return (10, 8) if room < 100 else (20, 16) if room < 400 else (40, 32)
 
 
 def _flat(columns: Columns, cells: Cells) -> list[Marginal]:
-    """The marginals of columns of which nothing is known; columns alike share one."""
+    """The marginals of columns of which nothing is known; columns of one form and number of cells share one."""
     made: dict[tuple[Form, int], Marginal] = {}
     out = []
     for index, (block, count) in enumerate(zip(columns.features, cells.counts, strict=True)):
@@ -299,20 +288,20 @@ def _residuals(columns: Columns, pilot: Pilot, radius: float) -> Residuals:
     return Residuals(matrix, columns.groups, centres, math.sqrt(matrix.shape[1]))
 
 
-def _moments(columns: Columns, scores: Scores, second: float) -> Moments:
+def _moments(columns: Columns, scores: Scores, second: float) -> MomentsQuery:
     sums = math.sqrt(2 * second * (1 - second))
-    return Moments(scores, columns.groups, counts=1 - second, sums=sums, second=second)
+    return MomentsQuery(scores, columns.groups, counts=1 - second, sums=sums, second=second)
 
 
-def _class_tables(columns: Columns, cells: Cells) -> Tables:
+def _class_tables(columns: Columns, cells: Cells) -> TablesQuery:
     """Half on the tables of all rows, half on those of each class."""
     if columns.groups is None:
-        return Tables(cells)
-    return Tables(cells, columns.groups, math.sqrt(0.5), math.sqrt(0.5))
+        return TablesQuery(cells)
+    return TablesQuery(cells, columns.groups, math.sqrt(0.5), math.sqrt(0.5))
 
 
 def _class_tables_read(
-    marginals: list[Marginal], noisy: NoisyParts, rows: float, cells: Cells
+    marginals: list[Marginal], noisy: SumAnswer, rows: float, cells: Cells
 ) -> tuple[list[Marginal], ClassTables | None]:
     """Sharper marginals from both tables (those of the classes add up to the other), and the tables of the classes."""
     pooled, sd = noisy.values["pooled"], noisy.sd("pooled")
@@ -328,7 +317,7 @@ def _class_tables_read(
     )
 
 
-def _read(noisy: NoisyParts, radius: float, rows: float) -> NoisyMoments:
+def _read(noisy: SumAnswer, radius: float, rows: float) -> NoisyMoments:
     """Released moments in the units of scores (or residuals)."""
     values = noisy.values
     return NoisyMoments(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from adumbra.core.mechanism import Reference, Setting
-from adumbra.linalg.strategies import Identity
-from adumbra.synthesis.counted import LeastSquares
+from adumbra.families.contract import Reference, Setting
+from adumbra.families.counting import LeastSquares
+from adumbra.numerics.strategies import Identity
 
 __all__ = ["Laplace"]
 

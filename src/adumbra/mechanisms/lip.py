@@ -10,15 +10,16 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from adumbra.core.events import Event
-from adumbra.core.guarantee import Promise
-from adumbra.core.mechanism import Deltas, Reference, Setting
-from adumbra.core.query import PureNoise
-from adumbra.core.references import LIP_AND_LOP
-from adumbra.core.space import GRID, Space
-from adumbra.core.sums import Gram, Total
-from adumbra.core.validation import one_of
-from adumbra.synthesis.principal import MOMENT, SecondMomentAxes
+from adumbra.common.validation import one_of
+from adumbra.declare.guarantee import Promise
+from adumbra.declare.space import GRID, Space
+from adumbra.families.contract import Deltas, Reference, Setting
+from adumbra.families.second_moment_axes import MOMENT, SecondMomentAxes
+from adumbra.mechanisms.bibliography import LIP_AND_LOP
+from adumbra.privacy.events import Event
+from adumbra.queries.query import PureNoise
+from adumbra.queries.second_moment import Gram
+from adumbra.queries.sums import Total
 
 __all__ = ["LIP"]
 
@@ -63,7 +64,7 @@ class LIP(SecondMomentAxes):
         "their own, for a share of the budget, or are not published. The noise on the second moment is smaller than "
         "the paper's for the same epsilon: 2.5 times with 10 columns, 2.8 times with many. No mean and no scale is "
         "taken from the table unpaid: rows are taken about the middle of their declared ranges, or a mean that was "
-        "measured with noise, and cut to a public length. Delta is 0 whatever was allowed."
+        "measured with noise, and clipped to a public length. Delta is 0 whatever was allowed."
     )
     deltas: ClassVar[Deltas] = "zero"
     cites: ClassVar[tuple[Reference, ...]] = (LIP_AND_LOP,)
@@ -87,7 +88,7 @@ class LIP(SecondMomentAxes):
     def _moment_query(self, space: Space, mean: NDArray[np.float64] | None) -> Gram:
         """The triangle as a plain list for independent noise, isometric for noise by length."""
         gram = super()._moment_query(space, mean)
-        return Gram(gram.width, view=gram.view, triangle=self.noise == "laplace", pure=self.noise)
+        return Gram(gram.width, clip=gram.clip, triangle=self.noise == "laplace", pure=self.noise)
 
     def _law(self) -> PureNoise:
         return self.noise
@@ -96,12 +97,12 @@ class LIP(SecondMomentAxes):
         return self.row_noise
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
-        """Where the noise's own spectrum will end, and the paper's noise beside it."""
+        """Where the spectrum of the `noise` ends in this `setting`, beside the paper's for this `promise`."""
         sd = noise[MOMENT].sd
         off = sd if self.noise == "laplace" else sd / math.sqrt(2.0)
         out = self.expected(setting, sd, off, noise)
         if setting.rows:
-            reach = self.axes_view(setting.space).bound / GRID
+            reach = self.axes_clip(setting.space).bound / GRID
             share = self.lines(setting)[MOMENT]
             papers = 2.0 * setting.space.width * reach**2 / (setting.rows * promise.epsilon * share)
             ours = off / math.sqrt(2.0) / setting.rows

@@ -5,34 +5,62 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
-from adumbra.core.centred import Centred
-from adumbra.core.challenge import Challenge, emptied
-from adumbra.core.errors import InputError
-from adumbra.core.events import Event
-from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
-from adumbra.core.mechanism import Deltas, Door, Draft, Query, Reference, Setting
-from adumbra.core.query import PureNoise, RowMap, contraction
-from adumbra.core.references import LIP_AND_LOP
-from adumbra.core.release import CARD, ReleaseFolder
-from adumbra.core.schema import Schema
-from adumbra.core.space import GRID
-from adumbra.core.validation import at_least, one_of, settle
-from adumbra.linalg.projections import ROUNDING
-from adumbra.synthesis.files import read_matrix
-from adumbra.synthesis.principal import ROWS, cells_of, length_of
+from adumbra.common.errors import InputError
+from adumbra.common.public_files import read_matrix
+from adumbra.common.types import Reals
+from adumbra.common.validation import at_least, one_of, settle
+from adumbra.declare.guarantee import Neighbours, Promise, Relation, Unit
+from adumbra.declare.schema import Schema
+from adumbra.declare.space import GRID
+from adumbra.families.challenge import Challenge, emptied
+from adumbra.families.contract import Deltas, Draft, Measurer, Query, Reference, Setting
+from adumbra.families.principal import ROWS, cells_of, length_of
+from adumbra.kinds.components import Components, ComponentsFacts, Result
+from adumbra.mechanisms.bibliography import LIP_AND_LOP
+from adumbra.numerics.projections import ROUNDING
+from adumbra.privacy.events import Event
+from adumbra.queries.query import PureNoise
+from adumbra.queries.row_clip import RowClip
+from adumbra.queries.row_map import RowMap, contraction
+from adumbra.releases.folder import CARD, ReleaseFolder
 
-__all__ = ["LOP"]
+__all__ = ["LOP", "GivenAxes"]
 
-Reals = NDArray[np.float64]
 _UNASKED = 5
+
+
+@dataclass(frozen=True)
+class GivenAxes:
+    """Public axes that are at hand as numbers: the same numbers are the same axes, and nobody can change them.
+
+    >>> GivenAxes.of(np.eye(2))
+    GivenAxes(count=2)
+    """
+
+    count: int
+    content: bytes = field(repr=False)
+    """One axis after the other, in 64 bits a number."""
+
+    @staticmethod
+    def of(axes: ArrayLike) -> GivenAxes:
+        """From an array with one axis per row."""
+        array = np.ascontiguousarray(axes, dtype=np.float64)
+        if array.ndim != 2 or not array.size:
+            raise InputError("axes as an array with one axis per row", f"shape {array.shape}", "give such an array")
+        return GivenAxes(len(array), array.tobytes())
+
+    @property
+    def array(self) -> Reals:
+        """One axis per row."""
+        return np.frombuffer(self.content).reshape(self.count, -1)
 
 
 @dataclass(frozen=True)
@@ -40,17 +68,17 @@ class LOP:
     """Parameters, all public.
 
     * `basis`: dct (waves over the encoded coordinates in order: images, spectra, time series); a folder released by
-      lip, analyze_gauss or power_method, whose axes are taken; or a .npy file with one axis a row, for example the
-      axes of a PUBLIC table, as `adumbra basis` writes them.
+      lip, analyze_gauss or power_method, whose axes are taken; or a .npy file with one axis per row, for example the
+      axes of a PUBLIC table, as `adumbra basis` writes them. In Python also `GivenAxes.of(array)`, or such an array.
     * `components`: how many axes of it to keep; default: the first 5.
     * `result`: coordinates (every row along the axes, with noise) or approximation (the same in the schema's columns).
     * `row_noise`: l2-laplace (by the length of a row's vector: less for more than one component) or laplace
       (independent numbers).
     """
 
-    basis: str = "dct"
+    basis: str | GivenAxes = "dct"
     components: int | None = None
-    result: str = "coordinates"
+    result: Result = "coordinates"
     row_noise: PureNoise = "l2-laplace"
 
     name: ClassVar[str] = "lop"
@@ -80,11 +108,14 @@ class LOP:
         settle(self)
         one_of(("coordinates", "approximation"), result=self.result)
         one_of(("laplace", "l2-laplace"), row_noise=self.row_noise)
-        if not isinstance(self.basis, str):
+        given: Any = self.basis
+        if isinstance(given, np.ndarray):
+            object.__setattr__(self, "basis", GivenAxes.of(given))
+        elif not isinstance(given, str | GivenAxes):
             raise InputError(
-                "a basis by name: dct, a folder, or a .npy file",
-                f"a {type(self.basis).__name__}",
-                "save the axes with numpy.save and give the path of the file",
+                "a basis: dct, a folder, a .npy file, or an array with one axis per row",
+                f"a {type(given).__name__}",
+                "give one of these",
             )
         if self.components is not None:
             at_least(1, "give the number of axes to keep", components=self.components)
@@ -129,9 +160,9 @@ class LOP:
         return rows, columns + kept * width // rows + 1
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
-        """The noise beside the rows it hides."""
-        view = self._view(setting)
-        reach = (setting.space.reach if view is None else view.bound) / GRID
+        """The `noise` beside the rows it hides in this `setting`, and beside the paper's for this `promise`."""
+        clip = self._clip(setting)
+        reach = (setting.space.reach if clip is None else clip.bound) / GRID
         papers = 2.0 * setting.space.width * reach / promise.epsilon * math.sqrt(2.0)
         sd = noise[ROWS].sd
         return [
@@ -140,30 +171,38 @@ class LOP:
             ("the paper's noise", f"{papers / sd:.2f} times as much, on rows of the same length"),
         ]
 
-    def run(self, door: Door, setting: Setting) -> Draft:
-        """One look at the rows."""
+    def run(self, door: Measurer, setting: Setting) -> Draft:
+        """One measurement of the rows."""
         query = self._query(setting)
         axes = np.asarray(query.matrix.T * query.step, dtype=np.float64)
         noisy = door.measure(ROWS, query)
         columns, batches = tuple(f"pc{i + 1}" for i in range(len(axes))), noisy.batches
         if self.result == "approximation":
-            return self._draft(None, (cells_of(setting.space, batch @ axes) for batch in batches), axes, query.view)
-        return self._draft(columns, batches, axes, query.view)
+            return self._draft(None, (cells_of(setting.space, batch @ axes) for batch in batches), axes, query.clip)
+        return self._draft(columns, batches, axes, query.clip)
 
     def _draft(
-        self, columns: tuple[str, ...] | None, batches: Iterator[Reals], axes: Reals, view: Centred | None
+        self, columns: tuple[str, ...] | None, batches: Iterator[Reals], axes: Reals, clip: RowClip | None
     ) -> Draft:
-        parameters: dict[str, Any] = {
-            "result": self.result,
-            **({} if view is None else {"published rows cut to": view.bound / GRID}),
-            "basis": self._described(),
-            "basis sha256": hashlib.sha256(np.ascontiguousarray(axes).tobytes()).hexdigest(),
-            "components": len(axes),
-        }
-        return Draft(columns, batches, {"axes": axes}, parameters)
+        facts = ComponentsFacts(
+            row_aligned=True,
+            result=self.result,
+            components=len(axes),
+            rows_clipped_to=None if clip is None else clip.bound / GRID,
+            row_line=ROWS,
+            basis=self._described(),
+            basis_sha256=hashlib.sha256(np.ascontiguousarray(axes).tobytes()).hexdigest(),
+        )
+        return Draft(columns, batches, facts, {"axes": axes})
+
+    def shown_options(self) -> dict[str, str]:
+        """Of a file no more than its name, since the card is public."""
+        return {"basis": self._described() if isinstance(self.basis, GivenAxes) else Path(self.basis).name}
 
     def _described(self) -> str:
         """The basis in words; of a path only the name, since the card is public."""
+        if isinstance(self.basis, GivenAxes):
+            return f"{self.basis.count} axes that were given"
         return "dct" if self.basis == "dct" else f"from {Path(self.basis).name}"
 
     @lru_cache(maxsize=4)  # noqa: B019 - keys are public and few, and plan, outlook and run ask the same
@@ -190,19 +229,21 @@ class LOP:
         if float(np.abs(np.diagonal(triangle)).min()) <= 1e-9 * float(np.abs(triangle).max()):
             raise InputError("independent axes", "axes that depend on each other", "give another basis")
         signs = np.where(np.diagonal(triangle) < 0, -1.0, 1.0)
-        axes, view = orthonormal * signs, self._view(setting)
-        if view is None:
+        axes, clip = orthonormal * signs, self._clip(setting)
+        if clip is None:
             return RowMap(np.rint(axes / ROUNDING).astype(np.int64), ROUNDING, pure=self.row_noise)
-        return RowMap(contraction(axes, ROUNDING), ROUNDING, view=view, pure=self.row_noise)
+        return RowMap(contraction(axes, ROUNDING), ROUNDING, clip=clip, pure=self.row_noise)
 
-    def _view(self, setting: Setting) -> Centred | None:
-        """Rows cut to a length for the row unit; for the cell unit they stay whole, so that cells stay apart."""
+    def _clip(self, setting: Setting) -> RowClip | None:
+        """Rows clipped to a length for the row unit; for the cell unit they stay whole, so that cells stay apart."""
         space = setting.space
         if setting.neighbours.unit is Unit.CELL:
             return None
-        return Centred.about(None, length_of(space, 1.0), space)
+        return RowClip.about(None, length_of(space, 1.0), space)
 
     def _columns(self, setting: Setting) -> Reals:
+        if isinstance(self.basis, GivenAxes):
+            return self.basis.array.T
         if self.basis == "dct":
             return _waves(setting.space.width, self.components or _UNASKED)
         path = Path(self.basis)
@@ -227,16 +268,19 @@ def _waves(width: int, count: int) -> Reals:
 def _published_axes(path: Path, setting: Setting) -> Reals:
     """The axes of a release, if it is as its card says and of the same encoded columns."""
     folder = ReleaseFolder.open(path)
-    arrays = folder.arrays()
-    if folder.verify() or "axes" not in arrays:
-        raise InputError(
-            "a verified release with axes (lip, analyze_gauss, power_method or lop)",
-            f"{path.name}, one of {folder.card.mechanism}",
-            "run adumbra verify; give the folder of such a release as --basis",
-        )
+    other = InputError(
+        "a verified release with axes (lip, analyze_gauss, power_method or lop)",
+        f"{path.name}, one of {folder.card.mechanism}",
+        "run adumbra verify; give the folder of such a release as --basis",
+    )
+    if folder.verify() or folder.card.kind != Components.name:
+        raise other
     theirs = Schema.from_dict(folder.card.table_schema).coordinates
     if setting.schema is not None and theirs != setting.schema.coordinates:
         raise InputError(
             "axes of the same columns and values", f"those of {path.name}, which has others", "give another basis"
         )
-    return np.asarray(arrays["axes"], dtype=np.float64).T
+    try:
+        return Components().answers(folder).axes.T
+    except LookupError:  # an array that is not there
+        raise other from None

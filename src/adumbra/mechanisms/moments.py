@@ -1,4 +1,4 @@
-"""Moments: one private look at centre and scale, one at counts, sums and the second moment; then any number of rows."""
+"""Moments: centre and scale are measured, then counts, sums and the second moment; then any number of rows is drawn."""
 
 from __future__ import annotations
 
@@ -10,36 +10,37 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from adumbra.core.cells import Cells
-from adumbra.core.events import Event
-from adumbra.core.guarantee import Promise
-from adumbra.core.mechanism import Door, Draft, NoisyParts, Query, Reference, Setting
-from adumbra.core.references import ANALYZE_GAUSS
-from adumbra.core.scores import Linear, Scores
-from adumbra.core.space import CATEGORY_STEPS, HALF
-from adumbra.core.sums import CentreScale, symmetric
-from adumbra.core.sums import Moments as MomentsQuery
-from adumbra.linalg.simplex import apportion, onto_simplex
-from adumbra.synthesis.columns import (
+from adumbra.common.types import Reals
+from adumbra.declare.guarantee import Promise
+from adumbra.declare.space import CATEGORY_STEPS, HALF
+from adumbra.families.contract import Draft, Measurer, Query, Reference, Setting, SumAnswer
+from adumbra.families.row_count import known_rows, measured_arrays, measured_names, with_size, with_size_query
+from adumbra.families.synthetic import DrawnTable
+from adumbra.kinds.synthetic_table import PredictedError, SyntheticTableFacts
+from adumbra.mechanisms.bibliography import ANALYZE_GAUSS
+from adumbra.models.columns import (
     Columns,
     check_width,
     classes_to_draw,
     drawing,
     in_batches,
 )
-from adumbra.synthesis.drawn import DrawnTable
-from adumbra.synthesis.gaussian import (
+from adumbra.models.shrinkage import (
     class_counts,
     predicted_correlation_error,
     shrunk_to,
     soft_spectrum,
     stein_means,
 )
-from adumbra.synthesis.sized import known_rows, measured_arrays, with_size, with_size_query
+from adumbra.numerics.simplex import apportion, onto_simplex
+from adumbra.privacy.events import Event
+from adumbra.queries.cells import Cells
+from adumbra.queries.scores import Linear, Scores
+from adumbra.queries.second_moment import MomentsQuery, symmetric
+from adumbra.queries.sums import CentreScale
 
 __all__ = ["Moments"]
 
-Reals = NDArray[np.float64]
 _CENTRE, _MOMENTS = "centre and scale", "moments"
 _SECOND = 0.6
 """Weight of the second moment; those of counts and sums follow (binomial: sensitivity exactly sqrt 2)."""
@@ -54,7 +55,7 @@ class Moments(DrawnTable):
 
     * `label`: the column whose classes get their own means (several: each combination); default: the schema's labels.
     * `rows`: rows to draw; default: as many as the table has, at least 40,000 (10,000 if it is wide).
-    * `narrow`: leave columns narrower by what the cut to the ball took. Fewer drawn values then fall outside their
+    * `narrow`: leave columns narrower by what clipping to the ball took. Fewer drawn values then fall outside their
       range, which helps a model trained on them; means, spreads and shares of columns are worse.
     """
 
@@ -71,8 +72,8 @@ class Moments(DrawnTable):
         "Gaussian mechanism (Balle and Wang 2018, Theorem 8), composed adaptively; docs/proofs/sums.md"
     )
     differs: ClassVar[str] = (
-        "From no paper. It drops DPRP's rows, which carry little at small epsilon, and spends everything on moments of "
-        "rows whose centre and scale were themselves measured privately."
+        "This mechanism is our own. It drops DPRP's rows, which carry little at small epsilon, and spends all on "
+        "moments of rows whose centre and scale were themselves measured privately."
     )
     cites: ClassVar[tuple[Reference, ...]] = (ANALYZE_GAUSS,)
 
@@ -81,15 +82,15 @@ class Moments(DrawnTable):
         return with_size(setting, {_CENTRE: 0.2, _MOMENTS: 0.8})
 
     def queries(self, setting: Setting) -> Mapping[str, Query]:
-        """Both looks; the second with the middle of the ranges for a centre."""
+        """Both measurements; the second with the middle of the ranges for a centre."""
         columns = self._columns(setting)
-        stand_in = _Scale.of_ranges(columns)
+        stand_in = _ScoreScale.of_ranges(columns)
         return with_size_query(
-            setting, {_CENTRE: CentreScale(columns.features), _MOMENTS: _second_look(columns, stand_in)}
+            setting, {_CENTRE: CentreScale(columns.features), _MOMENTS: _second_query(columns, stand_in)}
         )
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
-        """How much of the covariance will stand out from the noise."""
+        """How much of the covariance will exceed the `noise` in this `setting`, whatever the `promise`."""
         columns = self._columns(setting)
         width = sum(b.width for b in columns.features)
         out = self.shape_to_expect(setting)
@@ -105,26 +106,27 @@ class Moments(DrawnTable):
             )
         return out
 
-    def run(self, door: Door, setting: Setting) -> Draft:
-        """Two looks, a model, rows."""
+    def run(self, door: Measurer, setting: Setting) -> Draft:
+        """Two measurements, a model, rows."""
         columns = self._columns(setting)
         rows = known_rows(door, setting)
         centred = door.measure(_CENTRE, CentreScale(columns.features))
-        scale = _Scale.measured(columns, centred, rows)
-        noisy = door.measure(_MOMENTS, _second_look(columns, scale))
+        scale = _ScoreScale.measured(columns, centred, rows)
+        noisy = door.measure(_MOMENTS, _second_query(columns, scale))
         model = _fit(scale, noisy, rows, self.narrow)
         drawn = self.rows_drawn(setting, rows)
+        answers = {_CENTRE: centred, _MOMENTS: noisy}
         return Draft(
             columns=None,
             batches=_draw(columns, scale, model, drawn, setting),
-            arrays=measured_arrays({_CENTRE: centred, _MOMENTS: noisy})
+            facts=SyntheticTableFacts(
+                label=tuple(columns.label),
+                classes=columns.classes,
+                predicted_error=PredictedError(correlation=model.correlation_error),
+            ),
+            arrays=measured_arrays(answers)
             | {"score_centre": scale.centre, "score_scale": scale.scale, "score_radius": np.asarray(scale.radius)},
-            parameters={
-                "label": columns.label,
-                "classes": columns.classes,
-                "narrow": self.narrow,
-                "predicted_error": {"correlation": model.correlation_error},
-            },
+            measured=measured_names(answers),
         )
 
     def _columns(self, setting: Setting) -> Columns:
@@ -134,30 +136,30 @@ class Moments(DrawnTable):
 
 
 @dataclass(frozen=True, eq=False)
-class _Scale:
+class _ScoreScale:
     """Centre and scale of every feature coordinate, in grid steps, and the radius of the ball of scores."""
 
     coordinates: NDArray[np.int64]
     centre: Reals
     scale: Reals
     total: float
-    """Variance of all scores together, if the first look is right."""
+    """Variance of all scores together, if the first measurement is right."""
 
     @property
     def radius(self) -> float:
         return _RADIUS * math.sqrt(self.total)
 
     @staticmethod
-    def of_ranges(columns: Columns) -> _Scale:
+    def of_ranges(columns: Columns) -> _ScoreScale:
         """From the schema alone."""
         coordinates = _coordinates(columns)
-        return _Scale(
+        return _ScoreScale(
             coordinates, np.zeros(len(coordinates)), np.full(len(coordinates), float(HALF)), float(len(coordinates))
         )
 
     @staticmethod
-    def measured(columns: Columns, noisy: NoisyParts, rows: float) -> _Scale:
-        """From the first look; what is as noisy as it is different is pulled to the common value."""
+    def measured(columns: Columns, noisy: SumAnswer, rows: float) -> _ScoreScale:
+        """From the first measurement, with shrinkage to the common value."""
         centre: dict[str, Reals] = {}
         variance: dict[str, Reals] = {}
         if "sums" in noisy.values:
@@ -182,7 +184,7 @@ class _Scale:
                 centre[block.column] = shares * CATEGORY_STEPS
                 variance[block.column] = flat * max(count - 1, 1) * CATEGORY_STEPS**2
         total = sum(1.0 if b.kind != "category" else b.width / max(b.width - 1, 1) for b in columns.features)
-        return _Scale(
+        return _ScoreScale(
             _coordinates(columns),
             np.concatenate([np.atleast_1d(centre[b.column]) for b in columns.features]),
             np.sqrt(np.concatenate([np.atleast_1d(variance[b.column]) for b in columns.features])),
@@ -191,7 +193,7 @@ class _Scale:
 
 
 @dataclass(frozen=True, eq=False)
-class _Model:
+class _MomentModel:
     counts: Reals
     means: Reals
     root: Reals
@@ -202,14 +204,14 @@ def _coordinates(columns: Columns) -> NDArray[np.int64]:
     return np.concatenate([np.arange(b.start, b.stop) for b in columns.features])
 
 
-def _second_look(columns: Columns, scale: _Scale) -> MomentsQuery:
+def _second_query(columns: Columns, scale: _ScoreScale) -> MomentsQuery:
     linear = Linear(scale.coordinates, scale.centre, scale.scale, np.asarray(_LIMIT))
     scores = Scores(linear, Cells((), ()), (), scale.radius)
     g = _SECOND
     return MomentsQuery(scores, columns.groups, counts=1 - g, sums=math.sqrt(2 * g * (1 - g)), second=g)
 
 
-def _fit(scale: _Scale, noisy: NoisyParts, rows: float, narrow: bool) -> _Model:
+def _fit(scale: _ScoreScale, noisy: SumAnswer, rows: float, narrow: bool) -> _MomentModel:
     """Class shares, class means and the covariance within classes, in units of scores."""
     values, radius = noisy.values, scale.radius
     counts = class_counts(values["counts"], noisy.sd("counts"), rows)
@@ -219,16 +221,16 @@ def _fit(scale: _Scale, noisy: NoisyParts, rows: float, narrow: bool) -> _Model:
     second = symmetric(values["diagonal"], values.get("upper")) * (radius**2 / rows)
     sd = noisy.sd("diagonal") / math.sqrt(2.0) * radius**2 / rows
     vectors, kept = soft_spectrum(second - (means.T * shares) @ means, sd)
-    # Rows were cut to the ball: what that took from their spread (which the first look knows) is given back.
+    # Rows were clipped to the ball: what that took from their spread (known from the first measurement) is given back.
     spread = float(kept.sum() + shares @ (deviations**2).sum(axis=1))
     stretch = 1.0 if narrow else math.sqrt(min(max(scale.total / max(spread, 1e-6), 1.0), 4.0))
     between = (deviations.T * shares) @ deviations
     fitted = (vectors * kept) @ vectors.T + between
     expected = predicted_correlation_error(second - np.outer(centre, centre), sd, fitted, len(counts) + 2)
-    return _Model(counts, means * stretch, (vectors * np.sqrt(kept)).T * stretch, expected)
+    return _MomentModel(counts, means * stretch, (vectors * np.sqrt(kept)).T * stretch, expected)
 
 
-def _draw(columns: Columns, scale: _Scale, model: _Model, rows: int, setting: Setting) -> Iterator[Reals]:
+def _draw(columns: Columns, scale: _ScoreScale, model: _MomentModel, rows: int, setting: Setting) -> Iterator[Reals]:
     generator = drawing(setting.seed, "moments")
     groups = classes_to_draw(apportion(model.counts, rows), generator)
     start = 0

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from adumbra.core.challenge import Challenge, emptied
-from adumbra.core.events import Event
-from adumbra.core.guarantee import Neighbours, Promise, Relation, Unit
-from adumbra.core.mechanism import Deltas, Door, Draft, Reference, Setting
-from adumbra.core.query import RowMap
-from adumbra.core.schema import Schema
+from adumbra.common.types import Reals
+from adumbra.declare.guarantee import Neighbours, Promise, Relation, Unit
+from adumbra.declare.schema import Schema
+from adumbra.families.challenge import Challenge, emptied
+from adumbra.families.contract import Deltas, Draft, Measurer, Reference, Setting
+from adumbra.kinds.noisy_coordinates import NoisyCoordinatesFacts
+from adumbra.privacy.events import Event
+from adumbra.queries.row_map import RowMap
 
 __all__ = ["NoisyRows"]
 
-Reals = NDArray[np.float64]
 _LINE = "rows"
 
 
@@ -34,7 +34,7 @@ class NoisyRows:
     Guarantee: as for every row map, and more: whoever releases their own row alone, with this noise, has the same
     promise without trusting anybody with the table.
 
-    Numbers come back in their own units, unbiased and not cut to their range; flags and categories as encoded
+    Numbers come back in their own units, unbiased and not clipped to their range; flags and categories as encoded
     coordinates, one column for each value.
     """
 
@@ -87,19 +87,19 @@ class NoisyRows:
         return setting.rows or 0, setting.space.width
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
-        """How large the noise is beside what a cell can say."""
+        """How large the `noise` is beside a declared range; the same in every `setting` and for every `promise`."""
         sd = noise[_LINE].sd
         return [("noise on a number", f"standard deviation {sd:.4g} of its declared range")]
 
-    def run(self, door: Door, setting: Setting) -> Draft:
+    def run(self, door: Measurer, setting: Setting) -> Draft:
         """Measure the rows and put numbers back into their units."""
         noisy = door.measure(_LINE, self.queries(setting)[_LINE])
         names, middle, width = _units(setting)
         return Draft(
             columns=names,
             batches=_in_units(noisy.batches, middle, width),
+            facts=NoisyCoordinatesFacts(coordinates=setting.space.width, line=_LINE),
             arrays={"middle": middle, "width": width},
-            parameters={"coordinates": setting.space.width},
         )
 
 

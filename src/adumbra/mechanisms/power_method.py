@@ -8,22 +8,21 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from adumbra.core.errors import InputError
-from adumbra.core.events import Event
-from adumbra.core.guarantee import Promise
-from adumbra.core.mechanism import Door, Draft, NoisyParts, Query, Reference, Setting
-from adumbra.core.space import GRID, Space
-from adumbra.core.sums import GramTimes
-from adumbra.core.validation import at_least
-from adumbra.synthesis.columns import drawing
-from adumbra.synthesis.principal import PrincipalAxes, Spectrum, level, per_row
-from adumbra.synthesis.sized import counted_rows
+from adumbra.common.errors import InputError
+from adumbra.common.types import Reals
+from adumbra.common.validation import at_least
+from adumbra.declare.guarantee import Promise
+from adumbra.declare.space import GRID, Space
+from adumbra.families.contract import Draft, Measurer, Query, Reference, Setting, SumAnswer
+from adumbra.families.principal import PrincipalAxes, Spectrum, level, per_row
+from adumbra.families.row_count import counted_rows
+from adumbra.models.columns import drawing
+from adumbra.privacy.events import Event
+from adumbra.queries.second_moment import GramTimes
 
 __all__ = ["PowerMethod"]
 
-Reals = NDArray[np.float64]
 _MOST_ROUNDS = 6
 _UNASKED = 5
 _LATER = 2.5
@@ -35,7 +34,8 @@ class PowerMethod(PrincipalAxes):
     """Parameters, all public.
 
     * `components`: how many to keep; default: 5, or all there are.
-    * `rounds`: how often the directions are multiplied by the second moment; each is a look that shares the budget.
+    * `rounds`: how often the directions are multiplied by the second moment; each is a measurement with its share of
+      the budget.
     * `oversample`: further directions that are carried along, so that the kept ones come out sooner.
     * `result`: axes, coordinates (every row along the axes, with noise) or approximation (the same in the schema's
       columns).
@@ -84,11 +84,11 @@ class PowerMethod(PrincipalAxes):
 
     def queries(self, setting: Setting) -> Mapping[str, Query]:
         """Every round; the first directions stand in for later ones."""
-        first = GramTimes.of(self._start(setting), self.axes_view(setting.space))
+        first = GramTimes.of(self._start(setting), self.axes_clip(setting.space))
         return self._with_row_query(setting, {_round(i): first for i in range(self.rounds)})
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
-        """How large a variance must be to be found."""
+        """How large a variance must be to be found under the `noise` in this `setting`, whatever the `promise`."""
         width, carried = setting.space.width, self._carried(setting.space)
         out = [*self.rows_to_expect(noise), *self.remarks(setting)]
         if setting.rows:
@@ -96,18 +96,18 @@ class PowerMethod(PrincipalAxes):
             out.insert(0, ("noise of the last round", f"hides variances below {edge:.3g}; {self.bound_text(setting)}"))
         return out
 
-    def run(self, door: Door, setting: Setting) -> Draft:
+    def run(self, door: Measurer, setting: Setting) -> Draft:
         """Multiply, make orthonormal, again; at last the axes within the span that was found."""
         (rows, spread), directions = counted_rows(door, setting), self._start(setting)
-        view = self.axes_view(setting.space)
-        measured: dict[str, NoisyParts] = {}
+        clip = self.axes_clip(setting.space)
+        measured: dict[str, SumAnswer] = {}
         product, seen = directions, directions
         for i in range(self.rounds):
             seen = directions
-            measured[_round(i)] = noisy = door.measure(_round(i), GramTimes.of(seen, view))
+            measured[_round(i)] = noisy = door.measure(_round(i), GramTimes.of(seen, clip))
             product = noisy.values["products"] / rows
             directions = np.linalg.qr(product)[0]
-        most = (view.bound / GRID) ** 2
+        most = (clip.bound / GRID) ** 2
         found = self._spectrum(seen, product, noisy.sd("products") / rows, rows, spread, most)
         return self.published(door, setting, found, measured)
 

@@ -1,17 +1,20 @@
-"""Sparse: noise on the counts themselves, then the few atoms that stand out of it; the honest rival of csm."""
+"""Sparse: noise on the counts themselves, then the few atoms that exceed it; the honest rival of csm."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import ClassVar
 
-from adumbra.core.mechanism import NoisyParts, Reference, Setting
-from adumbra.core.validation import at_least
-from adumbra.linalg.dictionaries import Dictionary
-from adumbra.linalg.strategies import Identity
-from adumbra.synthesis.counted import Decoded, OneMeasurement, rows_in_cells
-from adumbra.synthesis.decoders import check_dictionary, named_dictionary, thresholded
+from adumbra.common.validation import at_least
+from adumbra.families.contract import Reference, Setting, SumAnswer
+from adumbra.families.counting import OneMeasurement, rows_in_cells
+from adumbra.kinds.counts import CountsFacts, DomainFacts
+from adumbra.models.decoded import Decoded
+from adumbra.models.sparse_recovery import check_dictionary, named_dictionary, thresholded
+from adumbra.numerics.dictionaries import Dictionary
+from adumbra.numerics.strategies import Identity
 
 __all__ = ["Sparse"]
 
@@ -24,7 +27,7 @@ class Sparse(OneMeasurement):
     * `bins`: cells of a number; default: 64, or one for each value of a whole number with at most 4,096.
     * `dictionary`: in which atoms the counts are sparse: identity (few cells hold all rows), dct (smooth), haar
       (steps), walsh-hadamard; or a .npy file learnt from a PUBLIC table (`adumbra dictionary`).
-    * `atoms`: at most so many atoms are kept; default: all that stand out of the noise.
+    * `atoms`: at most so many atoms are kept; default: all that exceed the noise.
     """
 
     dictionary: str = "identity"
@@ -32,21 +35,19 @@ class Sparse(OneMeasurement):
 
     name: ClassVar[str] = "sparse"
     title: ClassVar[str] = "noisy counts, of which few atoms are kept"
-    releases: ClassVar[str] = (
-        "an estimated count for every cell of a domain, even where nothing stands out of the noise"
-    )
+    releases: ClassVar[str] = "an estimated count for every cell of a domain, even where nothing exceeds the noise"
     suits: ClassVar[str] = "large domains with few occupied cells; smooth histograms in the dct or haar dictionary"
     caution: ClassVar[str] = (
-        "what does not stand out is lost: cells with few rows each come out alike, and the standard errors say so"
+        "what does not exceed the noise is lost: cells with few rows get one estimate, and the standard errors say so"
     )
     theorem: ClassVar[str] = (
         "Laplace or Gaussian mechanism on the counts; what is kept depends on noisy counts and the noise level only "
         "(docs/proofs/strategies.md)"
     )
     differs: ClassVar[str] = (
-        "From no paper: the rule is that of universal thresholding (Donoho, Johnstone 1994), at the noise level that "
-        "is known here; rows that stand out nowhere are spread evenly over the cells. For pure epsilon it does what "
-        "csm does with 1/s of the noise on each atom."
+        "This mechanism is our own: the rule is that of universal thresholding (Donoho, Johnstone 1994), at the noise "
+        "level that is known here; rows of cells below it are spread evenly over the cells. For pure epsilon it does "
+        "what csm does with 1/s of the noise on each atom."
     )
     cites: ClassVar[tuple[Reference, ...]] = (
         Reference(
@@ -67,14 +68,26 @@ class Sparse(OneMeasurement):
         self._dictionary(setting)  # refused before anything is charged
         return Identity(self.domain(setting).shape)
 
-    def decoded(self, noisy: NoisyParts, setting: Setting) -> Decoded:
+    def decoded(self, noisy: SumAnswer, setting: Setting) -> Decoded:
         """Threshold."""
         atoms = self._dictionary(setting)
         total = rows_in_cells(setting, self.domain(setting))
         measured, sd = noisy.values["measured"], noisy.sd("measured")
-        found = thresholded(measured, sd, setting.pure, atoms, self.atoms, total)
-        recipe = self.strategy(setting).recipe()
-        return Decoded(found.counts, found.parameters | {"strategy": recipe}, found.arrays)
+        return thresholded(measured, sd, setting.pure, atoms, self.atoms, total)
+
+    def facts(self, setting: Setting, decoded: Decoded) -> CountsFacts:
+        """Noisy counts, of which some atoms were kept."""
+        return CountsFacts(
+            domain=DomainFacts(**self.domain(setting).facts()),
+            decoder="pursuit" if decoded.pursued else "sparse",
+            strategy=self.strategy(setting).recipe(),
+            dictionary=self._dictionary(setting).recipe(),
+            atoms_kept=decoded.atoms_kept,
+        )
+
+    def shown_options(self) -> dict[str, str]:
+        """Of a file no more than its name, since the card is public."""
+        return {"dictionary": Path(self.dictionary).name}
 
     @lru_cache(maxsize=4)  # noqa: B019 - a file is read before anything is charged, and never after
     def _dictionary(self, setting: Setting) -> Dictionary:

@@ -10,22 +10,23 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from adumbra.core.cells import Cells
-from adumbra.core.domain import MOST_BINS
-from adumbra.core.events import Event
-from adumbra.core.guarantee import Promise
-from adumbra.core.mechanism import Door, Draft, NoisyParts, Query, Reference, Setting
-from adumbra.core.sums import Tables as TablesQuery
-from adumbra.core.validation import at_least
-from adumbra.linalg.simplex import apportion, onto_simplex
-from adumbra.synthesis.columns import Columns, classes_to_draw, drawing, in_batches
-from adumbra.synthesis.drawn import DrawnTable
-from adumbra.synthesis.marginals import alike, centred, equal_cells
-from adumbra.synthesis.sized import known_rows, measured_arrays, with_size, with_size_query
+from adumbra.common.types import Reals
+from adumbra.common.validation import at_least
+from adumbra.declare.guarantee import Promise
+from adumbra.families.contract import Draft, Measurer, Query, Reference, Setting, SumAnswer
+from adumbra.families.row_count import known_rows, measured_arrays, measured_names, with_size, with_size_query
+from adumbra.families.synthetic import DrawnTable
+from adumbra.kinds.synthetic_table import PredictedError, SyntheticTableFacts
+from adumbra.models.columns import Columns, classes_to_draw, drawing, in_batches
+from adumbra.models.marginals import alike, centred, equal_cells
+from adumbra.numerics.simplex import apportion, onto_simplex
+from adumbra.privacy.events import Event
+from adumbra.queries.cells import Cells
+from adumbra.queries.domain import MOST_BINS
+from adumbra.queries.sums import TablesQuery
 
 __all__ = ["Tables"]
 
-Reals = NDArray[np.float64]
 _LINE = "tables"
 _ROOM = ((100.0, 16), (25.0, 8), (0.0, 4))
 """Cells of a number for at least so many rows a class over the noise of one cell."""
@@ -54,8 +55,8 @@ class Tables(DrawnTable):
     )
     theorem: ClassVar[str] = "Gaussian mechanism (Balle and Wang 2018, Theorem 8) on one vector of counts"
     differs: ClassVar[str] = (
-        "From no paper: the simplest design that works, and one to beat. All tables are one measurement, whose noise "
-        "grows with the root of the number of columns; classes add nothing to it."
+        "This mechanism is our own: the simplest design that works, and one to beat. All tables are one measurement, "
+        "whose noise grows with the root of the number of columns; classes add nothing to it."
     )
     cites: ClassVar[tuple[Reference, ...]] = (
         Reference(
@@ -80,7 +81,7 @@ class Tables(DrawnTable):
         return with_size_query(setting, {_LINE: _query(columns, self._cells(setting, columns))})
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
-        """The noise on a share."""
+        """The `noise` on a share in this `setting`, whatever the `promise`."""
         columns = self.columns(setting)
         cells = self._cells(setting, columns)
         out = [*self.shape_to_expect(setting), ("cells", f"{cells.total} in {len(cells.blocks)} columns")]
@@ -89,7 +90,7 @@ class Tables(DrawnTable):
             out.append(("share of a cell in a class", f"noise of sd {sd:.3g}, if classes are of equal size"))
         return out
 
-    def run(self, door: Door, setting: Setting) -> Draft:
+    def run(self, door: Measurer, setting: Setting) -> Draft:
         """Measure, clean, draw."""
         columns = self.columns(setting)
         cells = self._cells(setting, columns)
@@ -101,16 +102,17 @@ class Tables(DrawnTable):
         return Draft(
             columns=None,
             batches=_draw(columns, cells, counts, tables, drawn, setting),
-            arrays=measured_arrays({_LINE: noisy}),
-            parameters={
-                "label": columns.label,
-                "classes": columns.classes,
-                "cells": cells.total,
-                "predicted_error": {
+            facts=SyntheticTableFacts(
+                label=tuple(columns.label),
+                classes=columns.classes,
+                cells=cells.total,
+                predicted_error=PredictedError(
                     # half the sum over a column's cells of the mean size of their noise
-                    "marginal_tv": min(sd * math.sqrt(2 / math.pi) / 2 * cells.total / len(cells.blocks), 1.0)
-                },
-            },
+                    marginal_tv=min(sd * math.sqrt(2 / math.pi) / 2 * cells.total / len(cells.blocks), 1.0)
+                ),
+            ),
+            arrays=measured_arrays({_LINE: noisy}),
+            measured=measured_names({_LINE: noisy}),
         )
 
     def _cells(self, setting: Setting, columns: Columns) -> Cells:
@@ -131,7 +133,7 @@ def _query(columns: Columns, cells: Cells) -> TablesQuery:
     return TablesQuery(cells, columns.groups, pooled=0.0, grouped=1.0)
 
 
-def _shares(columns: Columns, cells: Cells, noisy: NoisyParts, rows: float) -> tuple[Reals, list[Reals]]:
+def _shares(columns: Columns, cells: Cells, noisy: SumAnswer, rows: float) -> tuple[Reals, list[Reals]]:
     """Class sizes, and for each column a table (class x cell) of shares."""
     counted = np.atleast_2d(noisy.values[_part(columns)])
     # every column counts every class: their mean has the least noise; and no class vanishes because of it

@@ -1,1 +1,1 @@
-"""Calibration, sensitivity, noise, the meter (the door) and the ledger."""
+"""Sensitivity, calibration and accounting; the meter, the engines that work for it, and the rule that charges."""

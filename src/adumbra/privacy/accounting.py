@@ -14,26 +14,36 @@ sums of positive terms, without Fourier transforms, so the result is an upper bo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
-from adumbra.core.errors import InputError
-from adumbra.core.events import LAWS, Event, FreshProjection
-from adumbra.core.guarantee import Neighbours
-from adumbra.core.validation import between
+from adumbra.common.errors import InputError
+from adumbra.common.types import Reals
+from adumbra.common.validation import between
+from adumbra.declare.guarantee import Neighbours, Promise
 from adumbra.privacy.calibrate import chi2_cells, eps_for, gaussian_delta_upper, smallest
+from adumbra.privacy.composition import Composition
+from adumbra.privacy.events import LAWS, Event, FreshProjection
 
-__all__ = ["check_event", "delta_of", "epsilon_of", "mu_of"]
+__all__ = [
+    "at_most",
+    "check_event",
+    "composed",
+    "costs_of",
+    "delta_of",
+    "epsilon_of",
+    "epsilon_of_all",
+    "keeps",
+    "mu_of",
+]
 
-Floats = NDArray[np.float64]
 
 _ATOMS = 4000  # most values a law keeps when the other law is a single number
 _ATOMS_BOTH = 400  # ... and when it is not: the formula costs one evaluation per pair
 _MOST_NUMBERS = 2**53  # whole numbers that float64 holds
-_MOST_COST = 1e100  # of one answer in units of its noise; more is called infinite, before its square overflows
 _DUST = 1e-21  # upper tail of a sum that may be charged as if it revealed everything
 
 
@@ -67,8 +77,8 @@ def check_event(event: Event) -> None:
 class _Law:
     """A discrete law that lies above the true one; `lost` is mass whose value is unbounded."""
 
-    values: Floats
-    weights: Floats
+    values: Reals
+    weights: Reals
     lost: float = 0.0
 
     @staticmethod
@@ -102,6 +112,17 @@ class _Law:
             starts = np.concatenate([[0], np.flatnonzero(np.diff(bins)) + 1])
         ends = np.append(starts[1:], len(values)) - 1
         return _Law(values[ends], np.add.reduceat(weights, starts), lost)
+
+
+def _times(law: _Law, count: int) -> _Law:
+    """Law of the sum of `count` independent values of one law, by doubling."""
+    parts = []
+    while count:
+        if count % 2:
+            parts.append(law)
+        count //= 2
+        law = law.plus(law) if count else law
+    return _sum(parts[::-1])
 
 
 def _sum(laws: list[_Law]) -> _Law:
@@ -158,35 +179,16 @@ class _Costs:
     slack: float
 
     @staticmethod
-    def of(events: Sequence[Event], neighbours: Neighbours) -> _Costs | None:
+    def of(past: Composition) -> _Costs | None:
         """None when some event has no finite bound for these neighbours, or one beyond all use."""
-        plain, losses, slack = list[float](), list[float](), list[float]()
-        fresh = list[_Law]()
-        for event in events:
-            check_event(event)
-            bound = event.bound(neighbours)
-            if bound is None:
-                return None
-            if bound == 0.0:
-                continue
-            slack.append(event.slack)
-            ratio = bound / event.scale
-            projection = event.fresh.get(str(neighbours))
-            moved = 0.0 if projection is None else projection.distance + projection.rounding
-            if max(ratio, moved / event.scale) > _MOST_COST:
-                return None
-            if event.is_pure:
-                losses.append(ratio)
-            elif projection is None:
-                plain.append(ratio**2)
-            else:
-                # Always averaged over the matrix, even when the one drawn was lucky: an account that looked at
-                # the matrix would let an owner spend what luck left over, and a cap would admit twice its delta.
-                fresh.append(_projected(projection, event.scale))
-        total = _sum([_response(cost) for cost in losses])
-        squares = _sum(fresh).plus(_Law.point(math.fsum(plain)))
-        pure = None if plain or fresh else math.fsum(losses)
-        return _Costs(_Account.of(total, squares), pure, math.fsum(slack))
+        if not past.bounded:
+            return None
+        costs = sorted(past.losses.items())  # one order for all: laws are rounded up on the way
+        total = _sum([_times(_response(cost), count) for cost, count in costs])
+        squares = _sum([_times(_projected(*key), count) for key, count in sorted(past.fresh.items())])
+        squares = squares.plus(_Law.point(float(past.squares)))
+        pure = None if past.gaussian else float(sum(Fraction(cost) * count for cost, count in costs))
+        return _Costs(_Account.of(total, squares), pure, float(past.slack))
 
     def epsilon(self, delta: float) -> float:
         """Without the sampler's slack."""
@@ -214,8 +216,17 @@ def _projected(fresh: FreshProjection, scale: float) -> _Law:
     return _Law(((fresh.distance * np.sqrt(ends) + fresh.rounding) / scale) ** 2, masses, rest)
 
 
+def composed(events: Sequence[Event], neighbours: Neighbours) -> Composition:
+    """All events added up for these neighbours; one whose numbers have no meaning is refused."""
+    for event in events:
+        check_event(event)
+    return Composition().plus(events, neighbours)
+
+
 def epsilon_of(events: Sequence[Event], neighbours: Neighbours, delta: float) -> float:
     """Smallest epsilon, rounded up, for which all these answers together are (epsilon, delta)-private.
+
+    `events` are what was done, `neighbours` who must not notice, `delta` the probability left out.
 
     Edge cases: no events, or only events that these neighbours cannot move: 0. An event without a bound for
     these neighbours, delta = 0 with Gaussian noise, or a sampler slack that delta cannot cover: inf.
@@ -227,7 +238,12 @@ def epsilon_of(events: Sequence[Event], neighbours: Neighbours, delta: float) ->
     inf
     """
     between(0.0, 1.0, "give a delta below 1, for example 1e-6", delta=delta)
-    costs = _Costs.of(events, neighbours)
+    return epsilon_of_all(composed(events, neighbours), delta)
+
+
+def epsilon_of_all(past: Composition, delta: float) -> float:
+    """Smallest epsilon, rounded up, at `delta` for events that are already added up."""
+    costs = _Costs.of(past)
     if costs is None:
         return math.inf
     if costs.slack == 0.0:
@@ -246,15 +262,29 @@ def epsilon_of(events: Sequence[Event], neighbours: Neighbours, delta: float) ->
     return math.inf
 
 
+def at_most(past: Composition, epsilon: float, delta: float) -> bool:
+    """Whether events that are added up (`past`) cost at most `epsilon` at `delta`, as `epsilon_of_all` says.
+
+    Where all of them are pure, the plain sum is tried first: the law of the sum of many takes long.
+    """
+    if past.bounded and not past.gaussian and past.slack == 0:
+        plain = float(sum(Fraction(cost) * count for cost, count in past.losses.items()))
+        if plain <= epsilon:
+            return True
+    return epsilon_of_all(past, delta) <= epsilon
+
+
 def delta_of(events: Sequence[Event], neighbours: Neighbours, epsilon: float) -> float:
-    """Smallest delta, rounded up, for which all these answers together are (epsilon, delta)-private.
+    """Smallest delta, rounded up, for which all `events` together are (`epsilon`, delta)-private.
+
+    `neighbours` say whose change must not be noticed; 1.0 where some event has no bound for them.
 
     >>> delta_of([Event("laplace", 2.0, {"row/replace": 1.0})], Neighbours.parse("row/replace"), 0.5)
     0.0
     """
     if not epsilon >= 0.0:
         raise InputError("epsilon >= 0", f"epsilon = {epsilon}", "give an epsilon, for example 1.0")
-    costs = _Costs.of(events, neighbours)
+    costs = _Costs.of(composed(events, neighbours))
     if costs is None:
         return 1.0
     if costs.slack == 0.0:
@@ -279,3 +309,15 @@ def mu_of(events: Sequence[Event], neighbours: Neighbours) -> float | None:
             return None
         squares.append((bound / event.scale) ** 2)
     return math.sqrt(math.fsum(squares))
+
+
+def costs_of(events: Sequence[Event], delta: float) -> dict[str, float | None]:
+    """Epsilon at this delta for every unit and relation; None where there is no finite one."""
+    costs = {str(n): epsilon_of(events, n, delta) for n in Neighbours.every()}
+    return {key: value if np.isfinite(value) else None for key, value in costs.items()}
+
+
+def keeps(promise: Promise, costs: Mapping[str, float | None]) -> bool:
+    """Whether these costs are within the promise, but for the last digits of the calibration."""
+    stated = costs[str(promise.neighbours)]
+    return stated is not None and stated <= promise.epsilon * (1 + 1e-6)

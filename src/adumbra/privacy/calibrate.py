@@ -14,12 +14,12 @@ from collections.abc import Callable
 from typing import overload
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
-from adumbra.core.errors import InputError
-from adumbra.core.events import FreshProjection
-from adumbra.core.validation import at_least, between, positive
+from adumbra.common.errors import InputError
+from adumbra.common.types import Reals
+from adumbra.common.validation import at_least, between, positive
+from adumbra.privacy.events import FreshProjection
 
 __all__ = [
     "chi2_cells",
@@ -35,14 +35,13 @@ __all__ = [
     "smallest",
 ]
 
-Floats = NDArray[np.float64]
 
 _DELTA_REMEDY = "give a delta above 0 and below 1, for example 1e-6; for delta 0 use Laplace noise"
 _TAIL = 1e-20  # chi-square mass that no cell covers; charged as if it revealed everything
 _CELLS_PER_DECADE = 200
 
 
-def _curve(epsilon: float | Floats, mu: float | Floats) -> tuple[Floats, Floats]:
+def _curve(epsilon: float | Reals, mu: float | Reals) -> tuple[Reals, Reals]:
     """delta(epsilon) and a bound on the rounding error of that number.
 
     With a = mu/2 - epsilon/mu, b = -mu/2 - epsilon/mu the curve is Phi(a) - e^epsilon Phi(b). As
@@ -75,8 +74,8 @@ def _curve(epsilon: float | Floats, mu: float | Floats) -> tuple[Floats, Floats]
 @overload
 def gaussian_delta(epsilon: float, mu: float) -> float: ...
 @overload
-def gaussian_delta(epsilon: float | Floats, mu: Floats) -> Floats: ...
-def gaussian_delta(epsilon: float | Floats, mu: float | Floats) -> float | Floats:
+def gaussian_delta(epsilon: float | Reals, mu: Reals) -> Reals: ...
+def gaussian_delta(epsilon: float | Reals, mu: float | Reals) -> float | Reals:
     """Exact delta at which Gaussian noise with mu = sensitivity / sigma is (epsilon, delta)-private.
 
     Balle and Wang (2018), Theorem 8. Vectorised; mu = 0 gives 0 (for epsilon >= 0), mu = inf gives 1.
@@ -91,8 +90,8 @@ def gaussian_delta(epsilon: float | Floats, mu: float | Floats) -> float | Float
 @overload
 def gaussian_delta_upper(epsilon: float, mu: float) -> float: ...
 @overload
-def gaussian_delta_upper(epsilon: float | Floats, mu: Floats) -> Floats: ...
-def gaussian_delta_upper(epsilon: float | Floats, mu: float | Floats) -> float | Floats:
+def gaussian_delta_upper(epsilon: float | Reals, mu: Reals) -> Reals: ...
+def gaussian_delta_upper(epsilon: float | Reals, mu: float | Reals) -> float | Reals:
     """`gaussian_delta` plus a bound on its own rounding error: never below the true curve.
 
     >>> gaussian_delta_upper(1.0, 1.0) >= gaussian_delta(1.0, 1.0)
@@ -180,7 +179,7 @@ def eps_for(mu: float, delta: float) -> float:
 
 
 @functools.lru_cache(maxsize=64)
-def chi2_cells(dimension: int) -> tuple[Floats, Floats, float]:
+def chi2_cells(dimension: int) -> tuple[Reals, Reals, float]:
     """A law above chi2_dimension / dimension: right ends of cells, their masses, the mass past the last one.
 
     Cells are equal steps of the logarithm of the survival function, because small deltas live in the upper
@@ -204,6 +203,7 @@ def chi2_cells(dimension: int) -> tuple[Floats, Floats, float]:
 def fresh_delta(epsilon: float, sigma: float, fresh: FreshProjection) -> float:
     """Upper bound on delta(epsilon) of (R, xR + N(0, sigma^2)) for a fresh Gaussian projection R.
 
+    `sigma` > 0 is the standard deviation of the noise, `epsilon` >= 0; `fresh` has dimension, distance and rounding.
     The average of `gaussian_delta` over c ~ chi2_k at mu = (distance * sqrt(c / k) + rounding) / sigma. Holds
     for a pair of tables fixed before R is drawn; never below 1e-20.
 
@@ -220,7 +220,10 @@ def fresh_delta(epsilon: float, sigma: float, fresh: FreshProjection) -> float:
 
 @functools.lru_cache(maxsize=64)
 def fresh_sigma_for(epsilon: float, delta: float, dimension: int, distance: float, rounding: float = 0.0) -> float:
-    """Smallest sigma, rounded up, that keeps (epsilon, delta) under the fresh-projection account.
+    """Smallest sigma, rounded up, that keeps (`epsilon`, `delta`) under the fresh-projection account.
+
+    `dimension` is the number of projected coordinates, `distance` the L2 distance of neighbouring rows, `rounding` what
+    the matrix's grid adds to it once projected, 0 for an exact matrix.
 
     >>> round(fresh_sigma_for(1.0, 1e-5, 16, 1.0), 2)
     4.32
@@ -240,6 +243,8 @@ def fresh_sigma_for(epsilon: float, delta: float, dimension: int, distance: floa
 
 def paper_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
     """DPPro's own sufficient noise (Theorem 2), kept for comparison; `mu_for` needs less for every epsilon.
+
+    For (`epsilon`, `delta`) with delta below 1/2; `sensitivity` is the L2 sensitivity of the projected rows.
 
     >>> round(paper_sigma(1.0, 1e-5, 1.0), 3)
     4.862
@@ -264,6 +269,8 @@ def paper_lemma4_sigma(epsilon: float, delta: float) -> float:
 
 def paper_lemma4_applies(epsilon: float, delta: float, width: int, dimension: int) -> bool:
     """Whether Lemma 4's two conditions hold: enough projected coordinates, and epsilon below ln(1/delta).
+
+    The promise is (`epsilon`, `delta`); the matrix has `width` rows and `dimension` columns.
 
     >>> paper_lemma4_applies(1.0, 1e-5, 50, 20), paper_lemma4_applies(1.0, 1e-5, 50, 40)
     (False, True)

@@ -1,9 +1,10 @@
-"""How far one unit can move each query. Sensitivities are written here, those of histograms in `privacy.strategies`.
+"""How far one unit can move each query; for histograms see `privacy.strategy_sensitivity`.
 
 Every function returns an upper bound that holds for the matrix as rounded, computed from its integers and
 nudged outward by `OUTWARD` wherever float64 had a say. Proofs: docs/proofs/row-map.md, docs/proofs/sums.md,
-docs/proofs/second-moment.md. Brute force: tests/test_sensitivity.py, tests/test_sums.py and tests/test_second_moment.py
-search for a pair of neighbours that exceeds the bound, and check that the known worst pair comes close.
+docs/proofs/second-moment.md. Brute force: tests/privacy/test_sensitivity.py, tests/queries/test_sums.py and
+tests/queries/test_second_moment.py search for a pair of neighbours that exceeds the bound, and check that the known
+worst pair comes close.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from adumbra.core.centred import Centred
-from adumbra.core.errors import InputError
-from adumbra.core.guarantee import Neighbours, Relation, Unit
-from adumbra.core.histogram import Histogram, TailChoice, TailSize
-from adumbra.core.query import RowMap
-from adumbra.core.space import CATEGORY_STEPS, GRID, Block, Space
-from adumbra.core.sums import CentreScale, Count, Gram, GramTimes, Moments, RowsAndGram, Sum, Tables, Total
-from adumbra.privacy.strategies import histogram, tail_choice, tail_size
+from adumbra.common.errors import InputError
+from adumbra.declare.guarantee import Neighbours, Relation, Unit
+from adumbra.declare.space import CATEGORY_STEPS, GRID, Block, Space
+from adumbra.privacy.strategy_sensitivity import histogram, tail_choice, tail_size
+from adumbra.queries.histograms import HistogramQuery, TailChoice, TailSize
+from adumbra.queries.query import Query
+from adumbra.queries.row_clip import RowClip
+from adumbra.queries.row_map import RowMap
+from adumbra.queries.second_moment import Gram, GramTimes, MomentsQuery, RowsAndGram
+from adumbra.queries.sums import CentreScale, Count, TablesQuery, Total
 
-__all__ = ["OUTWARD", "Query", "bounds", "row_distance", "sensitivity"]
-
-Query = RowMap | RowsAndGram | Sum
+__all__ = ["OUTWARD", "bounds", "row_distance", "sensitivity"]
 
 OUTWARD = 1.0 + 1e-9
 """Covers the rounding of float64 square roots and of the symmetric eigensolver (relative error below 1e-12)."""
@@ -41,41 +42,35 @@ Matrix = NDArray[np.float64]
 
 
 def sensitivity(query: Query, space: Space, neighbours: Neighbours, norm: Norm = "l2") -> float:
-    """Largest change of the answer between neighbours, in the units of the measured vector (`core.sums`: weighted).
+    """Largest change of the answer to `query` between `neighbours`, for rows of `space`, in `norm`.
 
-    A row map answers row by row, so the number of rows is part of its answer: it refuses `add-remove` by name.
+    In the units of the measured vector (`queries.sums`: weighted). The bound is that of the query's very type: a type
+    that is not in the tables at the end of this file has none, and so gets no noise. A query that answers row by row
+    has the number of rows for a part of its answer: it refuses `add-remove` by name.
     """
-    if neighbours.unit is Unit.CELL and not isinstance(query, RowMap):
+    if neighbours.unit is Unit.CELL and type(query) in _OF_A_CELL:
+        return _OF_A_CELL[type(query)](query, space, neighbours.relation, norm) * OUTWARD
+    if neighbours.unit is Unit.CELL:
         # Changing a cell changes a row, so the bound for rows holds for cells. Emptying a cell does not empty the row:
         # it may be clipped to another, or change its class.
         neighbours = Neighbours(Unit.ROW, Relation.REPLACE)
-    if isinstance(query, Sum):
-        return _SUMS[type(query)](query, space, neighbours.relation, norm) * OUTWARD
-    if neighbours.relation is Relation.ADD_REMOVE:
+    if type(query) not in _OF_A_ROW:
+        raise TypeError(f"no bound is known for {type(query).__name__}")
+    if query.per_row is not None and neighbours.relation is Relation.ADD_REMOVE:
         raise InputError(
             "a relation under which the number of rows is public (replace or zero-out)",
             "relation add-remove for a row map, which publishes one row per person and so the row count",
             "use --relation replace, or a mechanism that releases no row per person",
         )
-    if isinstance(query, RowsAndGram):
-        return _rows_and_gram(query, space, neighbours.relation, norm) * OUTWARD
-    if query.view is not None:
-        return _of_view(query, query.view, space, neighbours, norm) * OUTWARD
-    rounded = query.matrix.astype(np.float64)
-    if neighbours.unit is Unit.ROW:
-        bound = _row(rounded, space, neighbours.relation, norm)
-    elif space.row_bound is None:
-        bound = float(_cells(rounded, space, neighbours.relation, norm).max(initial=0.0))
-    else:
-        # Changing or emptying one cell of a clipped row turns the whole row: any two clipped rows may come out.
-        bound = _row(rounded, space, Relation.REPLACE, norm)
-    return bound * query.answer_step * OUTWARD
+    return _OF_A_ROW[type(query)](query, space, neighbours.relation, norm) * OUTWARD
 
 
 def bounds(query: Query, space: Space, norm: Norm) -> dict[str, float]:
-    """Sensitivity for every pair of neighbours that has one; the others cost infinity and are left out."""
-    summed = isinstance(query, Sum)
-    finite = (n for n in Neighbours.every() if summed or n.relation is not Relation.ADD_REMOVE)
+    """Sensitivity of `query` in `norm` for every pair of neighbours that has one, for rows of `space`.
+
+    The others cost infinity and are left out.
+    """
+    finite = (n for n in Neighbours.every() if query.per_row is None or n.relation is not Relation.ADD_REMOVE)
     return {str(n): sensitivity(query, space, n, norm) for n in finite}
 
 
@@ -84,19 +79,36 @@ def row_distance(space: Space, relation: Relation) -> float:
     return (space.emptied if relation is Relation.ZERO_OUT else space.span) / GRID * OUTWARD
 
 
-def _of_view(query: RowMap, view: Centred, space: Space, neighbours: Neighbours, norm: Norm) -> float:
-    """Rows are cut to a ball, which takes no two of them further apart, and no map of this kind lengthens a difference.
+def _row_map(query: RowMap, space: Space, relation: Relation, norm: Norm) -> float:
+    if query.clip is not None:
+        # a row that was clipped to the row bound is another row
+        apart = space.emptied if relation is Relation.ZERO_OUT else space.span
+        alone = relation is Relation.ZERO_OUT and _empties(query.clip, space)
+        return _clipped_map(query, query.clip, space, apart, alone, norm)
+    return _row(query.matrix.astype(np.float64), space, relation, norm) * query.answer_step
 
-    Whole steps: a cut row is within one step in each coordinate (and a hair) of where the ball has it.
-    """
-    emptied = neighbours.relation is Relation.ZERO_OUT
-    if neighbours.unit is Unit.ROW or space.row_bound is not None:  # a clipped row is another row
-        apart = space.emptied if emptied and neighbours.unit is Unit.ROW else space.span
-    else:
+
+def _row_map_cell(query: RowMap, space: Space, relation: Relation, norm: Norm) -> float:
+    if query.clip is not None:
+        if space.row_bound is not None:
+            return _clipped_map(query, query.clip, space, space.span, False, norm)
+        emptied = relation is Relation.ZERO_OUT
         squares = (block.emptied_squared if emptied else block.span_squared for block in space.blocks)
-        apart = math.sqrt(max(squares, default=0))
-    alone = neighbours.unit is Unit.ROW and emptied and _empties(view, space)
-    moved = min(view.bound * (1.0 if alone else 2.0), apart + 2.0 * (math.sqrt(space.width) + 1.0)) / GRID
+        return _clipped_map(query, query.clip, space, math.sqrt(max(squares, default=0)), False, norm)
+    rounded = query.matrix.astype(np.float64)
+    if space.row_bound is not None:
+        # Changing or emptying one cell of a clipped row turns the whole row: any two clipped rows may come out.
+        return _row(rounded, space, Relation.REPLACE, norm) * query.answer_step
+    return float(_cells(rounded, space, relation, norm).max(initial=0.0)) * query.answer_step
+
+
+def _clipped_map(query: RowMap, clip: RowClip, space: Space, apart: float, alone: bool, norm: Norm) -> float:
+    """Rows are clipped to a ball, which takes no two of them further apart, and no such map lengthens a difference.
+
+    Two rows are at most `apart` before they are clipped; `alone` says that one of them is 0 afterwards. Whole steps: a
+    clipped row is within one step in each coordinate, and one more for float64, of where the ball has it.
+    """
+    moved = min(clip.bound * (1.0 if alone else 2.0), apart + 2.0 * (math.sqrt(space.width) + 1.0)) / GRID
     return moved * (math.sqrt(query.dimension) if norm == "l1" else 1.0)
 
 
@@ -207,7 +219,7 @@ def _category_pair(gram: Matrix, a: Block, b: Block) -> float:
     return float((change.max(axis=2) - change.min(axis=2)).max()) * CATEGORY_STEPS**2
 
 
-def _tables(query: Tables, space: Space, relation: Relation, norm: Norm) -> float:
+def _tables(query: TablesQuery, space: Space, relation: Relation, norm: Norm) -> float:
     """Every column puts a one in one cell of each table; ones of two rows are in the same cell or in two."""
     columns = len(query.cells.blocks)
     if norm == "l1":
@@ -224,7 +236,7 @@ def _centre_scale(query: CentreScale, space: Space, relation: Relation, norm: No
     return math.sqrt(len(query.blocks) * 2.0 * _twice(relation))
 
 
-def _moments(query: Moments, space: Space, relation: Relation, norm: Norm) -> float:
+def _moments(query: MomentsQuery, space: Space, relation: Relation, norm: Norm) -> float:
     """Supremum over pairs of scores in the unit ball and of classes (docs/proofs/sums.md).
 
     Two rows of different classes: at most 2 (a^2 + b^2 + g^2), at orthogonal unit scores. Two of one class, with unit
@@ -241,9 +253,9 @@ def _moments(query: Moments, space: Space, relation: Relation, norm: Norm) -> fl
     return math.sqrt(max(same, different))
 
 
-def _empties(view: Centred | None, space: Space) -> bool:
+def _empties(clip: RowClip | None, space: Space) -> bool:
     """Whether an emptied row adds nothing."""
-    return not space.has_fallback and (view is None or view.keeps_empty)
+    return not space.has_fallback and (clip is None or clip.keeps_empty)
 
 
 def _total(query: Total, space: Space, relation: Relation, norm: Norm) -> float:
@@ -256,9 +268,9 @@ def _total(query: Total, space: Space, relation: Relation, norm: Norm) -> float:
 
 def _gram(query: Gram, space: Space, relation: Relation, norm: Norm) -> float:
     """|xx' - yy'|^2 = |x|^4 + |y|^4 - 2 <x,y>^2: at most twice the fourth power of the bound."""
-    bound = (space.reach if query.view is None else query.view.bound) / GRID
+    bound = (space.reach if query.clip is None else query.clip.bound) / GRID
     one = query.weight * bound**2
-    alone = relation is Relation.ADD_REMOVE or (relation is Relation.ZERO_OUT and _empties(query.view, space))
+    alone = relation is Relation.ADD_REMOVE or (relation is Relation.ZERO_OUT and _empties(query.clip, space))
     if norm == "l1":
         if query.groups is None:
             return one * _triangle_l1(query.width, query.off_diagonal, alone)
@@ -269,16 +281,16 @@ def _gram(query: Gram, space: Space, relation: Relation, norm: Norm) -> float:
 
 
 def _gram_times(query: GramTimes, space: Space, relation: Relation, norm: Norm) -> float:
-    """(xx' - yy') Q for a Q that lengthens nothing, plus what cutting xQ to its grid can add for either row.
+    """(xx' - yy') Q for a Q that lengthens nothing, plus what rounding xQ to its grid can add for either row.
 
     xx' - yy' has one eigenvalue in [0, r^2] and one in [-r^2, 0]: norm at most r^2, Frobenius norm at most sqrt(2) r^2.
     """
     width, directions = (int(n) for n in query.basis.shape)
-    bound = query.view.bound / GRID
-    alone = relation is Relation.ADD_REMOVE or (relation is Relation.ZERO_OUT and _empties(query.view, space))
-    # one row adds |x| |t|, and cutting towards zero makes t no longer than x Q
-    cut = 0.0 if alone else 2.0 * bound * (query.coarse / GRID) * math.sqrt(directions)
-    whole = bound**2 * (1.0 if alone or directions == 1 else math.sqrt(2.0)) + cut
+    bound = query.clip.bound / GRID
+    alone = relation is Relation.ADD_REMOVE or (relation is Relation.ZERO_OUT and _empties(query.clip, space))
+    # one row adds |x| |t|, and rounding towards zero makes t no longer than x Q
+    rounding = 0.0 if alone else 2.0 * bound * (query.coarse / GRID) * math.sqrt(directions)
+    whole = bound**2 * (1.0 if alone or directions == 1 else math.sqrt(2.0)) + rounding
     return whole * (math.sqrt(width * directions) if norm == "l1" else 1.0)
 
 
@@ -287,8 +299,8 @@ def _rows_and_gram(query: RowsAndGram, space: Space, relation: Relation, norm: N
 
     With s = |R|^2, unit rows at inner product -t and w = second^2 bound^2: s (2 + 2t) + 2w (1 - t^2).
     """
-    if query.map.view is not None:  # both halves would then see different rows, for which nothing is proved
-        raise ValueError("rows beside a second moment are taken as they are, without a view")
+    if query.map.clip is not None:  # both halves would then see different rows, for which nothing is proved
+        raise ValueError("rows beside a second moment are taken as they are, not clipped once more")
     row = Neighbours(Unit.ROW, relation)
     if norm == "l1":
         return sensitivity(query.map, space, row, norm) + _gram(query.gram, space, relation, norm)
@@ -322,15 +334,23 @@ def _triangle_l1(width: int, off_diagonal: float, alone: bool) -> float:
     return min(2.0 * one, math.sqrt(2.0 * (width + width * (width - 1) * off_diagonal**2 / 4)))
 
 
-_SUMS: dict[type, Callable[[Any, Space, Relation, Norm], float]] = {
+Bound = Callable[[Any, Space, Relation, Norm], float]
+
+_OF_A_ROW: dict[type[Query], Bound] = {
     CentreScale: _centre_scale,
     Count: _count,
     Gram: _gram,
     GramTimes: _gram_times,
-    Histogram: histogram,
-    Moments: _moments,
-    Tables: _tables,
+    HistogramQuery: histogram,
+    MomentsQuery: _moments,
+    RowMap: _row_map,
+    RowsAndGram: _rows_and_gram,
+    TablesQuery: _tables,
     TailChoice: tail_choice,
     TailSize: tail_size,
     Total: _total,
 }
+"""The one place that says how far a row can move each type of query."""
+
+_OF_A_CELL: dict[type[Query], Bound] = {RowMap: _row_map_cell}
+"""Types that have a bound of their own for a cell; for others that of a replaced row holds."""

@@ -1,4 +1,4 @@
-"""Exact totals over any number of rows, gathered by several workers.
+"""Exact totals over any number of rows, added up by several workers.
 
 Float64 adds whole numbers without error as long as no sum can reach 2^53, and adds them fastest. So every worker has a
 total of its own in float64, for at most so many rows that this is certain whatever the rows hold (`Sum.exact_rows`,
@@ -15,15 +15,14 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from adumbra.core.sums import Gram, Sum, Whole
-from adumbra.linalg.rows import add_squares, shortened
+from adumbra.common.types import Reals
+from adumbra.queries.query import Whole
+from adumbra.queries.sums import Sum
 
 __all__ = ["Totals"]
 
-Reals = NDArray[np.float64]
 
-
-class _Partial:
+class _Running:
     """A worker's total: float64, and how many rows are in it."""
 
     def __init__(self, numbers: dict[str, Reals]) -> None:
@@ -32,13 +31,13 @@ class _Partial:
 
 
 class Totals:
-    """What a question gathers of all rows that were added, by any number of threads."""
+    """The partial sums of all rows that were added, by any number of threads."""
 
     def __init__(self, query: Sum, width: int) -> None:
         self._query = query
         self._most = query.exact_rows
         self._nothing = np.zeros((0, width))
-        self._partials = [_Partial(query.gathered(self._nothing))]
+        self._partials = [_Running(query.partial(self._nothing))]
         self._idle = deque(self._partials)
         self._whole: dict[str, NDArray[np.int64]] = {}
         self._one_at_a_time = threading.Lock()
@@ -53,12 +52,12 @@ class Totals:
         try:
             partial = self._idle.pop()
         except IndexError:
-            partial = _Partial(self._query.gathered(self._nothing))
+            partial = _Running(self._query.partial(self._nothing))
             self._partials.append(partial)
         for piece in _pieces(batch, self._most):
             if partial.rows + len(piece) > self._most:
                 self._empty(partial)
-            _gather(self._query, piece, partial.numbers)
+            self._query.add_partial(piece, partial.numbers)
             partial.rows += len(piece)
         self._idle.append(partial)
 
@@ -73,7 +72,7 @@ class Totals:
             self._empty(self._partials.pop())
         return self._whole
 
-    def _empty(self, partial: _Partial) -> None:
+    def _empty(self, partial: _Running) -> None:
         """Move what a worker has into the integers. Each number is whole and below 2^53, so the cast is exact."""
         with self._one_at_a_time:
             for name, value in partial.numbers.items():
@@ -97,25 +96,6 @@ def _pieces(batch: Reals, most: int) -> Iterator[Reals]:
     return iter(np.array_split(batch, count))
 
 
-def _gather(query: Sum, batch: Reals, total: dict[str, Reals]) -> None:
-    """Add what `query` gathers of a batch to a running total; of a second moment its upper triangle only, in place."""
-    if not isinstance(query, Gram):
-        _add(total, query.gathered(batch))
-        return
-    viewed = batch if query.view is None else shortened(batch, query.view.centre, query.view.bound)
-    if query.groups is None:
-        add_squares(viewed, total["matrix"])
-        return
-    group = query.groups.of(batch)
-    for c in range(query.groups.count):
-        add_squares(viewed[group == c], total["matrix"][c])
-
-
 def _add(total: dict[str, Reals], found: dict[str, Reals]) -> None:
     for name, value in found.items():
-        if name not in total:
-            total[name] = value
-        elif total[name].shape != value.shape:
-            raise RuntimeError("an answer has another shape than its query says")
-        else:
-            total[name] += value
+        total[name] += value

@@ -9,9 +9,9 @@
 `search_cost` says beforehand what a search over a pipeline with one of the first two will spend.
 """
 
-from adumbra.sklearn.components import PrivatePCA
+from adumbra.sklearn.jupa_estimator import JUPA
+from adumbra.sklearn.pca import PrivatePCA
 from adumbra.sklearn.projection import DPProTransformer
 from adumbra.sklearn.search import SearchCost, search_cost
-from adumbra.sklearn.utility import JUPA
 
 __all__ = ["JUPA", "DPProTransformer", "PrivatePCA", "SearchCost", "search_cost"]

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from adumbra.core.column import Column
-from adumbra.core.errors import InputError
-from adumbra.core.schema import Schema, TableInfo
+from adumbra.common.errors import InputError
+from adumbra.common.types import Reals
+from adumbra.declare.column import Column
+from adumbra.declare.schema import Schema, TableInfo
 
 __all__ = ["DeclaredRows", "declared_schema", "stand_in"]
 
-Reals = NDArray[np.float64]
 
 # How messages of scikit-learn begin that name shapes, column names or types. Others may quote cells (text that is
 # no number, a whole array of one dimension) and are replaced.
@@ -87,7 +87,7 @@ def stand_in(schema: Schema) -> Reals:
 
 
 def declared_schema(names: list[str], low: ArrayLike, high: ArrayLike) -> Schema:
-    """Number columns with the declared bounds."""
+    """Number columns called `names`, with the declared bounds `low` and `high`: one for all, or one for each."""
     lows, highs = (_each(len(names), **bound) for bound in ({"low": low}, {"high": high}))
     for name, a, b in zip(names, lows, highs, strict=True):
         if not (np.isfinite(a) and np.isfinite(b) and a < b):

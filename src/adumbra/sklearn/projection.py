@@ -14,31 +14,30 @@ from __future__ import annotations
 import copy
 from collections import deque
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 from sklearn.utils.validation import check_is_fitted
 
 from adumbra import api
-from adumbra.core.card import Card
-from adumbra.core.guarantee import DEFAULT_DELTA, Budget, Relation, Unit
-from adumbra.core.query import RowMap
-from adumbra.core.randomness import PublicSeed
-from adumbra.core.schema import Schema
-from adumbra.core.validation import one_of
+from adumbra.common.randomness import PublicSeed
+from adumbra.common.types import Reals
+from adumbra.common.validation import one_of
+from adumbra.declare.guarantee import DEFAULT_DELTA, Budget, Relation, Unit
+from adumbra.declare.schema import Schema
+from adumbra.ledger.ledger import Ledger
 from adumbra.mechanisms.dppro import DPPro
-from adumbra.privacy.ledger import Ledger
+from adumbra.releases.card import Card
 from adumbra.sklearn.declared import DeclaredRows, declared_schema, stand_in
 
 __all__ = ["DPProTransformer"]
 
-Reals = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
-class _Terms:
+class _ProjectionTerms:
     """What `fit` settled, all of it public. Parameters set afterwards wait for the next `fit`."""
 
     schema: Schema
@@ -61,9 +60,10 @@ class DPProTransformer(DeclaredRows):
       `transform`. `delta=0` asks for pure epsilon.
     * `dimension`: numbers per row; None chooses it from the ranges and the promise. `projection`: as in `DPPro`.
     * `row_bound`: clip whole rows to this length, in scaled units (row unit only).
-    * `seed`: text or a whole number from which the public matrix is drawn; None draws one from the operating system
-      at every `fit`. The noise has no seed: two transforms of the same rows differ.
-    * `ledger`, `table_name`: where each `transform` is charged before any noise is drawn, and under which name.
+    * `seed`: text, a whole number or a `PublicSeed` from which the public matrix is drawn; None draws one from the
+      operating system at every `fit`. The noise has no seed: two transforms of the same rows differ.
+    * `ledger`, `table_name`: where each `transform` is charged before any noise is drawn (a `Ledger` or its path), and
+      under which name.
 
     After `fit`: `n_features_in_`, `feature_names_in_` (if the columns have names), `seed_` (64 hex digits),
     `matrix_` (features x dimension), `sigma_` (standard deviation of the noise on every number returned). After
@@ -94,8 +94,8 @@ class DPProTransformer(DeclaredRows):
         dimension: int | None = None,
         projection: str = "auto",
         row_bound: float | None = None,
-        seed: str | int | None = None,
-        ledger: Ledger | None = None,
+        seed: PublicSeed | str | int | None = None,
+        ledger: Ledger | str | Path | None = None,
         table_name: str = "table",
     ) -> None:
         self.low = low
@@ -119,17 +119,19 @@ class DPProTransformer(DeclaredRows):
         schema = declared_schema(self._columns(), self.low, self.high)
         budget = Budget(float(self.epsilon), float(self.delta), Unit(self.unit), Relation(self.relation))
         # A copy of a fresh seed has no claim to freshness: the matrix will be used again.
-        seed = copy.copy(PublicSeed.fresh()) if self.seed is None else PublicSeed.given(str(self.seed))
+        seed = copy.copy(PublicSeed.fresh() if self.seed is None else self.seed)
         row_bound = None if self.row_bound is None else float(self.row_bound)
         mechanism = DPPro(self.dimension, projection=self.projection)
         plan = api.plan(stand_in(schema), schema, mechanism, budget, seed=seed, row_bound=row_bound)
         (query,), (noise,) = plan.queries.values(), plan.calibrations.values()
-        if not isinstance(query, RowMap):  # DPPro asks nothing else
+        rows = query.per_row
+        if rows is None:  # DPPro asks nothing else
             raise TypeError("a projection is a row map")
-        self._terms = _Terms(schema, DPPro(query.dimension, projection=self.projection), budget, seed, row_bound)
+        chosen = DPPro(rows.dimension, projection=self.projection)
+        self._terms = _ProjectionTerms(schema, chosen, budget, plan.job.setting.seed, row_bound)
         self._last_card = deque(maxlen=1)
-        self.seed_ = seed.hex
-        self.matrix_ = query.matrix * query.step
+        self.seed_ = self._terms.seed.hex
+        self.matrix_ = rows.matrix * rows.step
         self.sigma_ = noise.event.sd
         return self
 
@@ -166,7 +168,7 @@ class DPProTransformer(DeclaredRows):
     def squared_distances(self, Z1: ArrayLike, Z2: ArrayLike | None = None) -> Reals:
         """Unbiased estimates of squared distances, in scaled units, between transformed rows: (rows, other rows).
 
-        Without `Z2`, all pairs of `Z1`, with zeros on the diagonal. Estimates can be negative: cutting them at zero
+        Without `Z2`, all pairs of `Z1`, with zeros on the diagonal. Estimates can be negative: clipping them at zero
         would push averages up. Single pairs are mostly noise at small epsilon; averages over many pairs are not.
         Post-processing: it costs nothing.
         """

@@ -29,14 +29,14 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import FeatureUnion, Pipeline
 
-from adumbra.core.errors import InputError
-from adumbra.core.events import Event
-from adumbra.core.guarantee import Budget, Neighbours, Relation, Unit
-from adumbra.core.mechanism import promised_delta
-from adumbra.core.validation import between, one_of
+from adumbra.common.errors import InputError
+from adumbra.common.validation import between, one_of
+from adumbra.declare.guarantee import Budget, Neighbours, Relation, Unit
+from adumbra.families.contract import promised_delta
 from adumbra.privacy.accounting import epsilon_of
 from adumbra.privacy.calibrate import mu_for
-from adumbra.sklearn.components import MECHANISMS, PUBLIC, PrivatePCA, rows_epsilon
+from adumbra.privacy.events import Event
+from adumbra.sklearn.pca import MECHANISMS, PUBLIC, PrivatePCA, rows_epsilon
 from adumbra.sklearn.projection import DPProTransformer
 
 __all__ = ["SearchCost", "search_cost"]
@@ -54,7 +54,7 @@ class SearchCost:
     """Fits of each split, over all rounds of a halving search."""
     folds: int
     releases: int
-    """Charges to the ledger, a release of several looks counted once."""
+    """Charges to the ledger, a release of several measurements counted once."""
     releases_of_a_row: int
     """Releases that one row of the table is part of, at most."""
     epsilon: float
@@ -111,7 +111,7 @@ class _Splits:
 
 
 def search_cost(search: Any, delta: float | None = None) -> SearchCost:
-    """What fitting this search (GridSearchCV, RandomizedSearchCV or their halving forms) will spend.
+    """What fitting this `search` (GridSearchCV, RandomizedSearchCV or their halving forms) will spend.
 
     Guarantee: `epsilon` at `delta` is an upper bound on what all releases of the search cost one row, if labels and
     splits do not depend on private cells. It is exact for one score and splits that test every row once. `delta` None
@@ -131,8 +131,7 @@ def search_cost(search: Any, delta: float | None = None) -> SearchCost:
     3 candidates x 5 folds: 47 releases, of which a row is part of 29.
     One row pays epsilon 19.1 at delta 1e-06 (row/replace); a ledger under one name will say 33.
     """
-    rounds = _rounds(search)
-    splits, scores = _splits(search), _scores(search)
+    rounds, splits, scores = _rounds(search), _splits(search), _scores(search)
     found = [_steps_of(search.estimator, parameters) for parameters in rounds.candidates]
     every = [step for steps in found for step in steps]
     neighbours = _neighbours(every)
@@ -145,12 +144,9 @@ def search_cost(search: Any, delta: float | None = None) -> SearchCost:
         events = [event for cost, times in counted.items() for event in [cost.event(neighbours)] * times]
         return epsilon_of(events, neighbours, delta)
 
-    halving = len(rounds.sizes) > 1
-    dearest = sorted(costs, key=lambda cost: spent(cost.row), reverse=True) if halving else costs
-    row, table = Counter[_Cost](), Counter[_Cost]()
-    for kept in rounds.sizes:
-        for cost in dearest[:kept]:
-            row, table = row + cost.row, table + cost.table
+    dearest = sorted(costs, key=lambda cost: spent(cost.row), reverse=True) if len(rounds.sizes) > 1 else costs
+    fitted = [cost for kept in rounds.sizes for cost in dearest[:kept]]
+    row, table = (sum(found, Counter[_Cost]()) for found in ([c.row for c in fitted], [c.table for c in fitted]))
     # which candidate is fitted again is not known: whichever makes the sum largest
     again = _undominated([cost.refit for cost in costs] if search.refit is not False else [Counter()])
     return SearchCost(
@@ -219,11 +215,10 @@ def _touches(estimator: Any, names: Iterable[str]) -> bool:
     """Whether one of these parameters belongs to a private step, or to something that holds one."""
     if isinstance(estimator, PrivatePCA | DPProTransformer):
         return True
-    steps = [name for name, value in estimator.get_params().items() if isinstance(value, PrivatePCA | DPProTransformer)]
     return any(
         name == step or name.startswith(f"{step}__") or step.startswith(f"{name}__") or name in _LISTS
         for name in names
-        for step in steps
+        for step in _private_steps(estimator)
     )
 
 
@@ -267,11 +262,8 @@ class _Candidate(NamedTuple):
 def _candidate(steps: Sequence[_Step], splits: _Splits, scores: int, train_scores: bool) -> _Candidate:
     row, table, refit = Counter[_Cost](), Counter[_Cost](), Counter[_Cost]()
     for step in steps:
-        training, test = Counter[_Cost](), Counter[_Cost]()
-        if step.fit is not None:
-            training[step.fit] += 1
-        if step.rows is not None:
-            training[step.rows] += 1
+        training = Counter(cost for cost in (step.fit, step.rows) if cost is not None)
+        test = Counter[_Cost]()
         refit += training
         if step.scored is not None:
             test[step.scored] += scores
@@ -326,7 +318,7 @@ def _steps(estimator: Any, last: bool) -> Iterator[_Step]:
     elif isinstance(estimator, ColumnTransformer):
         for _, step, _ in estimator.transformers:
             yield from _steps(step, last=False)  # its fit transforms, always
-    elif hasattr(estimator, "get_params") and _holds(estimator):
+    elif hasattr(estimator, "get_params") and _private_steps(estimator):
         raise InputError(
             "private steps in a pipeline, a feature union or a column transformer",
             f"one inside {type(estimator).__name__}, which may fit it any number of times",
@@ -334,14 +326,14 @@ def _steps(estimator: Any, last: bool) -> Iterator[_Step]:
         )
 
 
-def _holds(estimator: Any) -> bool:
-    return any(isinstance(value, PrivatePCA | DPProTransformer) for value in estimator.get_params().values())
+def _private_steps(estimator: Any) -> list[str]:
+    return [name for name, value in estimator.get_params().items() if isinstance(value, PrivatePCA | DPProTransformer)]
 
 
 def _projection(step: DPProTransformer, last: bool) -> _Step:
     one_of(tuple(Unit), unit=step.unit)
     one_of(tuple(Relation), relation=step.relation)
-    budget = Budget(float(step.epsilon), float(step.delta))
+    budget = Budget(step.epsilon, step.delta)
     rows = _Cost(budget.epsilon, budget.delta)
     return _Step(Neighbours(Unit(step.unit), Relation(step.relation)), None, None if last else rows, rows, False)
 
@@ -349,7 +341,7 @@ def _projection(step: DPProTransformer, last: bool) -> _Step:
 def _components(step: PrivatePCA, last: bool) -> _Step:
     one_of(tuple(MECHANISMS), mechanism=step.mechanism)
     one_of(tuple(Relation), relation=step.relation)
-    budget = Budget(float(step.epsilon), float(step.delta))
+    budget = Budget(step.epsilon, step.delta)
     fit = _Cost(budget.epsilon, promised_delta(MECHANISMS[step.mechanism](), budget.delta))
     each = rows_epsilon(step)
     if each is None and not last:
@@ -360,9 +352,8 @@ def _components(step: PrivatePCA, last: bool) -> _Step:
         )
     public = step.transform_rows == PUBLIC
     rows = None if each is None else _Cost(each, 0.0)
-    return _Step(
-        Neighbours(Unit.ROW, Relation(step.relation)), fit, None if last else rows, None if public else rows, public
-    )
+    neighbours = Neighbours(Unit.ROW, Relation(step.relation))
+    return _Step(neighbours, fit, None if last else rows, None if public else rows, public)
 
 
 def _neighbours(steps: Sequence[_Step]) -> Neighbours:

@@ -51,7 +51,11 @@ ATTACKS: Mapping[str, Callable[[bool, int], tuple[Attack, ...]]] = {
 def run_all(
     quick: bool = True, seed: int = 0, progress: Callable[[str, int, int], None] = lambda step, done, total: None
 ) -> tuple[Attack, ...]:
-    """Every attack on its own targets, in order. Quick takes about a minute, deep about ten times as long."""
+    """Every attack on its own targets, in order.
+
+    `quick` takes about a minute; without it there are more runs, about ten times as long. `seed` decides targets and
+    guesses; the noise of the releases has no seed. `progress(step, done, total)` is called before each attack.
+    """
     found: list[Attack] = []
     for done, (name, attack) in enumerate(ATTACKS.items()):
         progress(name.replace("_", " "), done, len(ATTACKS))

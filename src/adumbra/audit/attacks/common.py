@@ -27,15 +27,17 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 from adumbra import pipeline
-from adumbra.answer.release import Release
 from adumbra.audit.bounds import clopper_pearson, one_run
-from adumbra.core.card import Card
-from adumbra.core.guarantee import Budget
-from adumbra.core.mechanism import Chooser, Mechanism
-from adumbra.core.randomness import PublicSeed
-from adumbra.core.schema import Schema
-from adumbra.privacy.ledger import Ledger
-from adumbra.table.read import open_table
+from adumbra.common.randomness import PublicSeed
+from adumbra.common.types import Integers, Reals
+from adumbra.declare.guarantee import Budget, promise_in_words
+from adumbra.declare.schema import Schema
+from adumbra.families.contract import Chooser, Mechanism
+from adumbra.ledger.ledger import Ledger
+from adumbra.releases.card import Card
+from adumbra.request import Request
+from adumbra.result import Release
+from adumbra.tables.read import open_table
 
 __all__ = [
     "BEYOND",
@@ -64,8 +66,6 @@ __all__ = [
 ]
 
 Bits = NDArray[np.bool_]
-Integers = NDArray[np.int64]
-Reals = NDArray[np.float64]
 Rng = np.random.Generator
 
 BEYOND, WITHIN = "beyond the promise", "within the promise"
@@ -128,7 +128,7 @@ class Clock:
 
 
 def generator(seed: int) -> Rng:
-    """The attacker's own randomness: which people are looked at, coins for ties, noise of broken targets.
+    """The attacker's own randomness: which people are attacked, coins for ties, noise of broken targets.
 
     It has no part in any release.
     """
@@ -136,7 +136,11 @@ def generator(seed: int) -> Rng:
 
 
 def judged(promised_epsilon: float | None, *, broken: bool, works: bool) -> str:
-    """The verdict: held against the promise if there is one, against chance if not."""
+    """The verdict: against the promise if there is one, against chance if not.
+
+    `promised_epsilon` is None for a release without differential privacy. `broken`: a lower bound exceeds the promise.
+    `works`: the attack does better than guessing.
+    """
     if promised_epsilon is None:
         return WORKS if works else FAILS
     return BEYOND if broken else WITHIN
@@ -149,7 +153,7 @@ def promised(card: Card) -> float | None:
 
 def target_of(card: Card) -> str:
     """A release in a few words, with all that an epsilon needs beside it."""
-    return f"{card.mechanism}, epsilon {card.epsilon:g}, delta {card.delta:g}, {card.unit}/{card.relation}"
+    return f"{card.mechanism}, {promise_in_words(card.epsilon, card.delta, card.unit, card.relation)}"
 
 
 def allowed_guess(epsilon: float, delta: float) -> float:
@@ -162,7 +166,9 @@ def allowed_guess(epsilon: float, delta: float) -> float:
 
 
 def allowed_share(outside: float, epsilon: float, delta: float) -> float:
-    """Share of people in the table that anything can hold for, if it holds for this share of people outside.
+    """Largest share of people in the table of whom something may hold under (`epsilon`, `delta`)-differential privacy.
+
+    `outside` is the share of people outside the table of whom it holds, from 0 to 1.
 
     >>> round(allowed_share(0.1, 1.0, 0.0), 3), round(allowed_share(0.9, 1.0, 0.0), 3)
     (0.272, 0.963)
@@ -177,7 +183,9 @@ def paired(
     """Whether scores of people in the table, beside those of their partners who are not, break a promise.
 
     Each pair is a coin: chance decided which of the two is in. The one with the larger score is guessed to be in; equal
-    scores are no guess. Returns the answer and the epsilon that the guesses prove, at least.
+    scores are no guess. `inside` and `outside` are the scores, partners at the same place. `epsilon` (None: no promise)
+    and `delta` are promised; `confidence` is that of the bound, `rng` hides which of a pair is which. Returns the
+    answer and the lower bound on epsilon that the guesses give.
     """
     order = np.sign((inside > outside).astype(np.float64) - (inside < outside))
     guesses = int(np.count_nonzero(order))
@@ -202,7 +210,7 @@ def area(scores: Reals, others: Reals) -> float:
 
 
 def interval(hits: int, runs: int, confidence: float) -> tuple[float, float]:
-    """Clopper-Pearson; everything is possible where nothing was tried."""
+    """Clopper-Pearson interval of a probability, for `hits` in `runs` at this `confidence`; (0, 1) without a run."""
     return clopper_pearson(hits, runs, confidence) if runs else (0.0, 1.0)
 
 
@@ -216,10 +224,13 @@ def released(
     seed: PublicSeed | None = None,
     name: str = "attacked",
 ) -> Release:
-    """A release by the real pipeline, which goes away with the object."""
-    job = pipeline.prepare(open_table(frame), schema, mechanism, budget, name=name, seed=seed)
-    folder, _ = pipeline.release(job, None, ledger=ledger)
-    return Release(folder, temporary=True)
+    """A release by the real pipeline, in memory.
+
+    `frame` is the table, whose columns `schema` declares; `mechanism` and `budget` as for `adumbra.release`. `ledger`
+    is charged under the table's `name`, None charges nothing; `seed` decides public choices, None draws one.
+    """
+    job = pipeline.prepare(Request(open_table(frame), schema, mechanism, budget, name=name, seed=seed))
+    return Release(pipeline.release(job, None, ledger=ledger)[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,7 +243,11 @@ class People:
 
 
 def survey(rows: int, held_out: int, questions: int, rng: Rng) -> People:
-    """Random answers that everybody knows, and a secret one that nothing else tells of."""
+    """Random yes-no answers that everybody knows, and a secret one that is independent of them.
+
+    `rows` people are in the table and `held_out` are not; each answers `questions` besides the secret one. `rng` draws
+    all.
+    """
     answers = rng.random((rows + held_out, questions + 1)) < 0.5
     frame = pl.DataFrame({"secret": answers[:, 0]} | {f"q{j}": answers[:, j + 1] for j in range(questions)})
     columns: dict[str, dict[str, str]] = {name: {"kind": "flag"} for name in frame.columns}

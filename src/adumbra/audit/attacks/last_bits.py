@@ -1,8 +1,8 @@
 """The last bits: noise in floating point says what it was added to.
 
 Near 0 a float64 has far finer steps than near 1. So `0 + noise`, when it falls between 0 and 1, often has bits that
-`1 + noise` cannot have: what was added to 1 was rounded to steps of 2^-53 first. One look at the last bits of a single
-draw then tells the tables apart with certainty, whatever epsilon was claimed (Mironov 2012 has the stronger attack,
+`1 + noise` cannot have: what was added to 1 was rounded to steps of 2^-53 first. The last bits of a single
+draw then distinguish the tables with certainty, whatever epsilon was claimed (Mironov 2012 has the stronger attack,
 which also knows which values a sampler can reach). Here answer and noise are integers and only their sum becomes a
 float, so the bits are those of a number that both tables can have.
 """
@@ -12,22 +12,13 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from adumbra.audit.attacks.common import (
-    BEYOND,
-    WITHIN,
-    Attack,
-    Clock,
-    Reals,
-    allowed_share,
-    generator,
-    interval,
-    released,
-)
+from adumbra.audit.attacks.common import BEYOND, WITHIN, Attack, Clock, allowed_share, generator, interval, released
 from adumbra.audit.bounds import by_threshold, from_counts
-from adumbra.core.guarantee import Budget, Relation, Unit
-from adumbra.core.randomness import PublicSeed
-from adumbra.core.schema import Schema
-from adumbra.core.validation import one_of
+from adumbra.common.randomness import PublicSeed
+from adumbra.common.types import Reals
+from adumbra.common.validation import one_of
+from adumbra.declare.guarantee import Budget, Relation, Unit, promise_in_words
+from adumbra.declare.schema import Schema
 from adumbra.mechanisms.dppro import DPPro
 from adumbra.privacy.calibrate import mu_for
 
@@ -89,7 +80,7 @@ def floating_point(
     searched = by_threshold(_finest(zero), _finest(one), delta, confidence).epsilon
     return Attack(
         name="floating_point",
-        target=f"{target}, epsilon {epsilon:g}, delta {delta:g}, cell/zero-out",
+        target=f"{target}, {promise_in_words(epsilon, delta, Unit.CELL, Relation.ZERO_OUT)}",
         success=hits / runs,
         meaning="share of draws whose last bits say that the answer was 0",
         chance=false / runs,

@@ -2,7 +2,7 @@
 
 Chance decided who is in the table and who is in the holdout. So is the design here: people in the table are paired with
 people in the holdout, and each pair is a coin that decided which of the two is in. The attacker sees the release, knows
-both rows of every pair, and says which. He chooses the best of his views on a third of the pairs, where he is told the
+both rows of every pair, and says which. He chooses the best of his views on a third of the pairs, where he knows the
 coins, and is tested on the others. Under a promise of epsilon for replacing one row every coin is guessed right with
 probability at most e^epsilon / (1 + e^epsilon) (and delta), and the count of right guesses is at most that of
 independent ones, even though all are made from the same release.
@@ -10,18 +10,16 @@ independent ones, even though all are made from the same release.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from adumbra.answer.release import Release, load
 from adumbra.audit.attacks.common import (
     Attack,
     Clock,
-    Integers,
-    Reals,
     Rng,
     allowed_guess,
     allowed_share,
@@ -35,25 +33,26 @@ from adumbra.audit.attacks.common import (
     released,
     target_of,
 )
-from adumbra.audit.attacks.views import clipped, space_of, views
-from adumbra.core.card import Card
-from adumbra.core.errors import InputError
-from adumbra.core.guarantee import Budget
-from adumbra.core.mechanism import Mechanism
-from adumbra.core.validation import at_least
+from adumbra.audit.attacks.views import space_of, views
+from adumbra.common.errors import InputError
+from adumbra.common.types import Integers, Reals
+from adumbra.common.validation import at_least
+from adumbra.declare.guarantee import Budget
+from adumbra.families.contract import Mechanism
 from adumbra.mechanisms.dppro import DPPro
 from adumbra.mechanisms.dprp import DPRP
 from adumbra.mechanisms.hybrid import Hybrid
 from adumbra.mechanisms.moments import Moments
 from adumbra.mechanisms.tables import Tables
-from adumbra.table.encode import check_columns, encode
-from adumbra.table.read import open_table
+from adumbra.releases.card import Card
+from adumbra.result import Release, load
+from adumbra.tables.row_source import RowSource, clipped_rows
 
 __all__ = ["Pairs", "demonstrate", "membership", "pairs_of"]
 
 _FEWEST = 12
 _REFERENCE = 5
-"""The better the population is known, the clearer a single person stands out."""
+"""The better the population is known, the clearer the signal of a single person."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,22 +97,14 @@ def pairs_of(card: Card, truth: Any, holdout: Any, most: int, seed: int) -> Pair
 
 def _sample(card: Card, source: Any, what: str, most: int, rng: Rng) -> tuple[Reals, int, Integers]:
     """Some rows in random order, how many there are, and where they stood."""
-    schema, _ = space_of(card)
-    table = open_table(source)
-    check_columns(schema, table.columns, table.types)
-    rows = table.count()
+    given = RowSource.open(source, space_of(card)[0])
+    rows = given.table.count()
     if what == "truth" and card.table_rows is not None and rows != card.table_rows:
         raise InputError(
             f"the table of the release, with {card.table_rows} rows", f"{rows} rows", "give the table it was made from"
         )
     places = rng.permutation(rows)[:most]
-    wanted = np.sort(places)
-    found, start = [], 0
-    for frame in table.batches([c.name for c in schema.released]):
-        here = wanted[(wanted >= start) & (wanted < start + frame.height)] - start
-        found.append(encode(frame[here.tolist()], schema).values)
-        start += frame.height
-    return np.concatenate(found)[np.argsort(np.argsort(places))], rows, places
+    return given.rows_at(places), rows, places
 
 
 def membership(
@@ -126,11 +117,14 @@ def membership(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Attack:
-    """Tell people of the table (`truth`) from people who are not in it (`holdout`), by a release.
+    """Tell people of the table (`truth`) from people who are not in it (`holdout`), by a `release`.
+
+    At most so many people (`most`) are attacked, drawn by `seed`; intervals hold with `confidence`.
 
     Guarantee: if chance decided who is in the truth and who in the holdout, `beyond the promise` says, at the stated
-    confidence, that the release does not keep its promise. If it did not (the holdout is of another year, say), the
-    attack may see the difference of the tables instead of the people, and says nothing about the release.
+    confidence, that the release does not keep its promise. If it did not (the holdout is of another year, for
+    example), the attack may see the difference of the tables instead of the people, and says nothing about the
+    release.
 
     Edge cases: `within the promise` proves nothing. An average over people: one odd person may be far easier to spot.
     A release whose row cost is not finite promises nothing here, and the verdict is `works` or `fails`. `mechanism` is
@@ -143,10 +137,19 @@ def membership(
     pairs = pairs_of(card, truth, holdout, most, seed)
     rng = generator(seed + 1)
     _, space = space_of(card)
-    reference, inside, outside = (clipped(rows, space) for rows in (pairs.reference, pairs.inside, pairs.outside))
+    reference, inside, outside = (
+        clipped_rows(rows, space.row_bound) for rows in (pairs.reference, pairs.inside, pairs.outside)
+    )
     found = views(opened, pairs.rows, reference, mechanism)
     scores = {n: (v(inside, pairs.places), v(outside, pairs.places)) for n, v in found.items()}
-    first, rest = slice(0, pairs.choosing), slice(pairs.choosing, None)
+    return _told_apart(card, scores, pairs.choosing, confidence, rng, clock)
+
+
+def _told_apart(
+    card: Card, scores: Mapping[str, tuple[Reals, Reals]], choosing: int, confidence: float, rng: Rng, clock: Clock
+) -> Attack:
+    """The best view by the first pairs (`choosing` of them), judged by the others."""
+    first, rest = slice(0, choosing), slice(choosing, None)
     best = max(scores, key=lambda n: _right(*(s[first] for s in scores[n])))
     inside, outside = (s[rest] for s in scores[best])
     ties = inside == outside
@@ -155,25 +158,12 @@ def membership(
     low, high = interval(hits, runs, confidence)
     epsilon = promised(card)
     broken, bound = paired(inside, outside, epsilon, card.delta, confidence, rng)
-    details: dict[str, Any] = {
-        "view": best,
-        "auc": area(inside, outside),
-        "epsilon at least": bound,
-        "epsilon promised (row/replace)": epsilon,
-        "right when choosing": {n: _right(*(s[first] for s in scores[n])) for n in scores},
+    caught = {
+        f"caught at {share:.0%} false alarms": _caught(
+            inside, outside, float(np.quantile(scores[best][1][first], 1 - share, method="higher")), card, confidence
+        )
+        for share in (0.01, 0.1)
     }
-    for share in (0.01, 0.1):
-        cut = float(np.quantile(scores[best][1][first], 1 - share, method="higher"))
-        caught, alarms = int((inside > cut).sum()), int((outside > cut).sum())
-        most_alarms = interval(alarms, runs, confidence)[1]
-        details[f"caught at {share:.0%} false alarms"] = {
-            "caught": caught / runs,
-            "interval": interval(caught, runs, confidence),
-            "false alarms": alarms / runs,
-            "at most": most_alarms,
-            "allowed": None if epsilon is None else allowed_share(most_alarms, epsilon, card.delta),
-        }
-    works = low > 0.5
     return Attack(
         name="membership",
         target=target_of(card),
@@ -186,13 +176,34 @@ def membership(
         confidence=confidence,
         runs=runs,
         seconds=clock.seconds,
-        verdict=judged(epsilon, broken=broken, works=works),
+        verdict=judged(epsilon, broken=broken, works=low > 0.5),
         explanation=(
             f"Of two people, one of them in the table, the release names the right one in {hits} of {runs} pairs "
             f"(best view: {best}); averaged over people, and an audit only if chance decided who is in the table."
         ),
-        details=details,
+        details={
+            "view": best,
+            "auc": area(inside, outside),
+            "epsilon at least": bound,
+            "epsilon promised (row/replace)": epsilon,
+            "right when choosing": {n: _right(*(s[first] for s in scores[n])) for n in scores},
+            **caught,
+        },
     )
+
+
+def _caught(inside: Reals, outside: Reals, threshold: float, card: Card, confidence: float) -> dict[str, Any]:
+    """How many score above a threshold on either side, and how many the promise allows."""
+    runs, epsilon = len(inside), promised(card)
+    caught, alarms = int((inside > threshold).sum()), int((outside > threshold).sum())
+    most_alarms = interval(alarms, runs, confidence)[1]
+    return {
+        "caught": caught / runs,
+        "interval": interval(caught, runs, confidence),
+        "false alarms": alarms / runs,
+        "at most": most_alarms,
+        "allowed": None if epsilon is None else allowed_share(most_alarms, epsilon, card.delta),
+    }
 
 
 def _right(inside: Reals, outside: Reals) -> float:

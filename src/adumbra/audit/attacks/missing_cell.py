@@ -9,20 +9,19 @@ leak, and the promise bounds it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
-from adumbra.answer.release import Release, load
 from adumbra.audit.attacks.common import (
     Attack,
     Clock,
-    Integers,
     People,
-    Reals,
+    Rng,
     allowed_share,
     digits,
     generator,
@@ -35,16 +34,21 @@ from adumbra.audit.attacks.common import (
     target_of,
 )
 from adumbra.audit.attacks.members import pairs_of
-from adumbra.audit.attacks.views import View, clipped, space_of, views
-from adumbra.core.cells import Cells
-from adumbra.core.errors import InputError
-from adumbra.core.guarantee import Budget
-from adumbra.core.mechanism import Mechanism
-from adumbra.core.space import CATEGORY_STEPS, HALF, Block, Space
+from adumbra.audit.attacks.views import space_of, views
+from adumbra.common.errors import InputError
+from adumbra.common.types import Integers, Reals
+from adumbra.declare.guarantee import Budget
+from adumbra.declare.space import CATEGORY_STEPS, HALF, Block, Space
+from adumbra.families.contract import Mechanism
+from adumbra.kinds.attack_views import View
 from adumbra.mechanisms.dppro import DPPro
 from adumbra.mechanisms.dprp import DPRP
 from adumbra.mechanisms.moments import Moments
 from adumbra.mechanisms.tables import Tables
+from adumbra.queries.cells import Cells
+from adumbra.releases.card import Card
+from adumbra.result import Release, load
+from adumbra.tables.row_source import clipped_rows
 
 __all__ = ["attribute", "demonstrate"]
 
@@ -93,7 +97,7 @@ class _Values:
         """The rows with this value in the cell."""
         out = rows.copy()
         out[:, self.block.start : self.block.stop] = self.fillings[value]
-        return clipped(out, space)
+        return clipped_rows(out, space.row_bound)
 
 
 def attribute(
@@ -107,7 +111,10 @@ def attribute(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Attack:
-    """Guess one cell of people whose other cells are known, by a release and a model of the population.
+    """Guess one cell of people whose other cells are known, by a `release` and a model of the population.
+
+    The cell is that of `column`; people are drawn from `truth` and `holdout`, at most so many (`most`), by `seed`, and
+    intervals hold with `confidence`. `mechanism` is needed only where the card does not tell what was asked.
 
     `chance` is how often the same guesser is right about people who are not in the table, `details["without the
     release"]` how often the model alone is right about those who are. `allowed` follows from `chance` and the promise.
@@ -122,20 +129,31 @@ def attribute(
     opened = release if isinstance(release, Release) else load(release)
     card = opened.card
     _, space = space_of(card)
-    block = next((b for b in space.blocks if b.column == column), None)
-    if block is None:
-        raise InputError("a released column", repr(column), f"use one of: {[b.column for b in space.blocks[:10]]}")
+    block = _block(space, column)
     pairs = pairs_of(card, truth, holdout, most, seed)
     rng = generator(seed + 1)
     values = _Values.of(block, pairs.reference)
-    model = _Model(values, pairs.reference, seed)
+    model = _CellGuesser(values, pairs.reference, seed)
     sides = [_Side(pairs.inside, pairs.places, values, model), _Side(pairs.outside, pairs.places, values, model)]
-    first, rest = slice(0, pairs.choosing), slice(pairs.choosing, None)
-    guesses: dict[tuple[str, float], list[Reals]] = {}
-    for name, view in views(opened, pairs.rows, clipped(pairs.reference, space), mechanism).items():
-        fits = [side.fits(view, space) for side in sides]
-        for trust in _TRUST:
-            guesses[name, trust] = [side.right(fit, trust) for side, fit in zip(sides, fits, strict=True)]
+    guesses = _guesses(
+        sides, views(opened, pairs.rows, clipped_rows(pairs.reference, space.row_bound), mechanism), space
+    )
+    alone = sides[0].right(np.zeros_like(sides[0].prior), 0.0)[pairs.choosing :]
+    found = _guessed(card, guesses, pairs.choosing, alone, confidence, rng)
+    details = {**found.details, "values": len(values.fillings)}
+    return replace(found, target=f"{found.target}: {column}", seconds=clock.seconds, details=details)
+
+
+def _guessed(
+    card: Card,
+    guesses: Mapping[tuple[str, float], list[Reals]],
+    choosing: int,
+    alone: Reals,
+    confidence: float,
+    rng: Rng,
+) -> Attack:
+    """The best view and trust by the first people (`choosing`), judged by the others beside the model `alone`."""
+    first, rest = slice(0, choosing), slice(choosing, None)
     best = max(guesses, key=lambda way: float(guesses[way][0][first].mean()))
     inside, outside = (right[rest] for right in guesses[best])
     runs, hits = len(inside), int(inside.sum())
@@ -143,11 +161,10 @@ def attribute(
     epsilon = promised(card)
     chance = float(outside.mean())
     broken, bound = paired(inside, outside, epsilon, card.delta, confidence, rng)
-    alone = sides[0].right(np.zeros_like(sides[0].prior), 0.0)[rest]
     works = paired(inside, outside, 0.0, 0.0, confidence, rng)[0]
     return Attack(
         name="attribute",
-        target=f"{target_of(card)}: {column}",
+        target=target_of(card),
         success=hits / runs,
         meaning="share of people in the table whose missing cell was guessed",
         chance=chance,
@@ -156,7 +173,7 @@ def attribute(
         high=high,
         confidence=confidence,
         runs=runs,
-        seconds=clock.seconds,
+        seconds=0.0,
         verdict=judged(epsilon, broken=broken, works=works),
         explanation=(
             f"With the release the missing cell is guessed for {hits / runs:.0%} of the people in the table, for "
@@ -168,7 +185,6 @@ def attribute(
             "trust in the release": best[1],
             "leak": hits / runs - chance,
             "without the release": float(alone.mean()),
-            "values": len(values.fillings),
             "right about one of a pair": [int((inside > outside).sum()), int((inside < outside).sum())],
             "epsilon at least": bound,
             "epsilon promised (row/replace)": epsilon,
@@ -176,7 +192,14 @@ def attribute(
     )
 
 
-class _Model:
+def _block(space: Space, column: str) -> Block:
+    for block in space.blocks:
+        if block.column == column:
+            return block
+    raise InputError("a released column", repr(column), f"use one of: {[b.column for b in space.blocks[:10]]}")
+
+
+class _CellGuesser:
     """What the rest of a row says about the cell, learned from people who are not in the table."""
 
     def __init__(self, values: _Values, reference: Reals, seed: int) -> None:
@@ -200,7 +223,7 @@ class _Model:
 class _Side:
     """People on one side of the pairs, with their cells hidden."""
 
-    def __init__(self, rows: Reals, places: Integers, values: _Values, model: _Model) -> None:
+    def __init__(self, rows: Reals, places: Integers, values: _Values, model: _CellGuesser) -> None:
         self._rows, self._places, self._values = rows, places, values
         self._known = values.known(rows)
         self.prior = model.log_chances(rows)
@@ -214,6 +237,16 @@ class _Side:
         """1 where the guess is right."""
         guess = np.argmax(self.prior + trust * (fits - fits.max(axis=1, keepdims=True)), axis=1)
         return np.asarray(guess == self._known, dtype=np.float64)
+
+
+def _guesses(sides: Sequence[_Side], found: Mapping[str, View], space: Space) -> dict[tuple[str, float], list[Reals]]:
+    """For every view and trust in it, who on each side was guessed right."""
+    guesses = {}
+    for name, view in found.items():
+        fits = [side.fits(view, space) for side in sides]
+        for trust in _TRUST:
+            guesses[name, trust] = [side.right(fit, trust) for side, fit in zip(sides, fits, strict=True)]
+    return guesses
 
 
 def demonstrate(deep: bool = False, seed: int = 0) -> tuple[Attack, ...]:

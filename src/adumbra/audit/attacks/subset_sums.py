@@ -19,7 +19,7 @@ from adumbra.audit.attacks.common import (
     Attack,
     Bits,
     Clock,
-    Reals,
+    People,
     Rng,
     allowed_guess,
     generator,
@@ -29,11 +29,12 @@ from adumbra.audit.attacks.common import (
     released,
     survey,
 )
-from adumbra.core.errors import Refused
-from adumbra.core.guarantee import Budget, Neighbours, Relation, Unit
-from adumbra.core.validation import at_least, one_of, positive
+from adumbra.common.errors import Refused
+from adumbra.common.types import Reals
+from adumbra.common.validation import at_least, one_of, positive
+from adumbra.declare.guarantee import Budget, Neighbours, Relation, Unit
+from adumbra.ledger.ledger import Ledger
 from adumbra.mechanisms.tables import Tables
-from adumbra.privacy.ledger import Ledger
 
 __all__ = ["demonstrate", "from_careless_answers", "from_releases"]
 
@@ -123,8 +124,9 @@ def from_releases(
 ) -> tuple[Attack, ...]:
     """Reconstruct from releases of one table, made again and again; one result for each number of `times`.
 
-    All are charged to one ledger. With `cap` (row/replace, the same delta) the ledger refuses what would exceed it, and
-    the attacker keeps what he has: later results then repeat it.
+    Each release has `epsilon` for a table of `people` rows and `questions` columns; `confidence` is that of the stated
+    success, `seed` that of the made-up table. All are charged to one ledger. With `cap` (row/replace, the same delta)
+    the ledger refuses what would exceed it, and the attacker keeps what he has: later results then repeat it.
     """
     at_least(1, "release at least once", times=min(times, default=0))
     rng = generator(seed)
@@ -143,21 +145,10 @@ def from_releases(
             clock = Clock()
             while done < wanted and not refused:
                 try:
-                    release = released(
-                        asked_of.truth,
-                        asked_of.schema,
-                        Tables(rows=1),
-                        Budget(epsilon, _DELTA),
-                        ledger=ledger,
-                        name=_NAME,
-                    )
+                    total += _answered(asked_of, asked, Budget(epsilon, _DELTA), ledger)
                 except Refused:
                     refused = done + 1
                     break
-                # (class, column, no or yes): those with a yes in the secret, less those with a no, by their answer
-                counts = release.arrays["measured_tables_grouped"].reshape(2, questions, 2)
-                total += np.concatenate([counts[1, :, 1], counts[1, :, 0]])
-                total += asked.sum(axis=1) - np.concatenate([counts[0, :, 1], counts[0, :, 0]])
                 done += 1
             spent = ledger.spent(_NAME, _NEIGHBOURS, _DELTA)
             answers = total / (2 * max(done, 1))
@@ -168,6 +159,15 @@ def from_releases(
             guess = _solved(asked, answers) if done else np.zeros(people)
             out.append(_result(target, secret, guess, spent, clock, confidence, rng, **more))
     return tuple(out)
+
+
+def _answered(asked_of: People, asked: Reals, budget: Budget, ledger: Ledger) -> Reals:
+    """One release, charged to the ledger, as twice the answer to every question."""
+    release = released(asked_of.truth, asked_of.schema, Tables(rows=1), budget, ledger=ledger, name=_NAME)
+    # (class, column, no or yes): those with a yes in the secret, less those with a no, by their answer
+    counts = release.arrays["measured_tables_grouped"].reshape(2, len(asked) // 2, 2)
+    yes = np.concatenate([counts[1, :, 1], counts[1, :, 0]])
+    return np.asarray(yes + asked.sum(axis=1) - np.concatenate([counts[0, :, 1], counts[0, :, 0]]))
 
 
 def demonstrate(deep: bool = False, seed: int = 0) -> tuple[Attack, ...]:

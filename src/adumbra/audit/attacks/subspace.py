@@ -11,18 +11,17 @@ and LOP among them, gets no better an answer than the promise allows.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from adumbra.answer.release import Release
 from adumbra.audit.attacks.common import (
     BEYOND,
     LEVELS,
     WITHIN,
     Attack,
     Clock,
-    Integers,
-    Reals,
+    Rng,
     allowed_share,
     digits,
     generator,
@@ -31,18 +30,18 @@ from adumbra.audit.attacks.common import (
     promised,
     released,
 )
-from adumbra.core.errors import InputError
-from adumbra.core.guarantee import Budget
-from adumbra.core.mechanism import Mechanism
-from adumbra.core.schema import Schema
-from adumbra.core.validation import one_of
+from adumbra.common.errors import InputError
+from adumbra.common.types import Integers, Reals
+from adumbra.common.validation import one_of
+from adumbra.declare.guarantee import Budget
+from adumbra.families.contract import Mechanism
 from adumbra.mechanisms.dppro import DPPro
 from adumbra.mechanisms.dprp import DPRP
 from adumbra.mechanisms.lip import LIP
 from adumbra.mechanisms.lop import LOP
-from adumbra.published.lip import lip
-from adumbra.published.lop import lop
-from adumbra.synthesis.principal import even_length
+from adumbra.published.lip_paper import lip
+from adumbra.published.lop_paper import lop
+from adumbra.result import Release
 
 __all__ = ["TARGETS", "demonstrate", "row_space"]
 
@@ -56,7 +55,7 @@ _FEWEST, _MOST = 40, 898
 
 Solver = Callable[[Reals, int, int], float]
 """`solve(image, pixel, place)`: the grey level of a pixel of the image that stands at this place; the image's own value
-there is not looked at."""
+there is not used."""
 
 
 def row_space(
@@ -69,9 +68,10 @@ def row_space(
 ) -> Attack:
     """Recover one missing pixel of each handwritten digit, its others known, from a release of `rows` of them.
 
-    `target` is one of `TARGETS`; `epsilon` is what it claims, or promises, for one row. A pixel counts as recovered if
-    it is nearer to the truth than to any other grey level (there are 17). `chance` is how often the same attack is
-    right about images that are not in the table. Edge cases: epsilon is refused where the target refuses it.
+    `target` is one of `TARGETS`; `epsilon` is what it claims, or promises, for one row; `seed` draws images and pixels,
+    and intervals hold with `confidence`. A pixel counts as recovered if it is nearer to the truth than to any other
+    grey level (there are 17). `chance` is how often the same attack is right about images that are not in the table.
+    Edge cases: epsilon is refused where the target refuses it.
     """
     one_of(TARGETS, target=target)
     if not _FEWEST <= rows <= _MOST:
@@ -93,17 +93,28 @@ def row_space(
         release = released(people.truth.drop("digit"), schema, kind, Budget(epsilon))
         solve = reader(release)
         delta, claim = release.card.delta, promised(release.card) or np.inf
-    inside = _errors(solve, images, pixels, places)
-    outside = _errors(solve, others, pixels, places)
+    alone = np.abs(_population(others, images, pixels) - images[places, pixels])
+    errors = [_errors(solve, each, pixels, places) for each in (images, others)]
+    found = _recovered(errors[0], errors[1], alone, (claim, delta), confidence, rng)
+    target_text = f"{target}, epsilon {epsilon:g}, delta {delta:g}, row/replace"
+    ours = not target.startswith("published")
+    return replace(found, target=target_text, ours=ours, seconds=clock.seconds)
+
+
+def _recovered(
+    inside: Reals, outside: Reals, alone: Reals, promise: tuple[float, float], confidence: float, rng: Rng
+) -> Attack:
+    """Errors for images in the table and outside it, beside those of a model of the population `alone`."""
+    claim, delta = promise
+    rows = len(inside)
     right, wrong_person = np.abs(inside) < 0.5, np.abs(outside) < 0.5
     hits = int(right.sum())
     low, high = interval(hits, rows, confidence)
     chance = float(wrong_person.mean())
     broken, bound = paired(right.astype(float), wrong_person.astype(float), claim, delta, confidence, rng)
-    alone = np.abs(_population(others, images, pixels) - images[places, pixels])
     return Attack(
         name="row_space",
-        target=f"{target}, epsilon {epsilon:g}, delta {delta:g}, row/replace",
+        target="",
         success=hits / rows,
         meaning="share of missing pixels recovered to the right grey level of 17",
         chance=chance,
@@ -112,8 +123,7 @@ def row_space(
         high=high,
         confidence=confidence,
         runs=rows,
-        seconds=clock.seconds,
-        ours=not target.startswith("published"),
+        seconds=0.0,
         verdict=BEYOND if broken else WITHIN,
         explanation=(
             f"Knowing all other pixels, the missing one is off by {np.median(np.abs(inside)):.2g} grey levels "
@@ -209,7 +219,7 @@ def _own_row(release: Release) -> Solver:
 def _along(release: Release) -> Solver:
     """LIP and LOP: of all grey levels, the one that puts the row, clipped as it was, nearest to the released one."""
     axes, seen = release.arrays["axes"], release.table.to_numpy()
-    bound = even_length(Schema.from_dict(release.card.table_schema).space())
+    bound = release.facts.rows_clipped_to
     levels = np.arange(LEVELS)
 
     def solve(image: Reals, pixel: int, place: int) -> float:

@@ -16,16 +16,18 @@ import numpy as np
 import polars as pl
 
 from adumbra import pipeline
-from adumbra.audit.attacks.common import FAILS, WORKS, Attack, Clock, Reals, area, generator, interval
-from adumbra.core.errors import AdumbraError, InputError
-from adumbra.core.guarantee import Budget, Relation
-from adumbra.core.mechanism import Mechanism
-from adumbra.core.randomness import PublicSeed
-from adumbra.core.schema import Schema
-from adumbra.core.validation import at_least
+from adumbra.audit.attacks.common import FAILS, WORKS, Attack, Clock, area, generator, interval
+from adumbra.common.errors import AdumbraError, InputError
+from adumbra.common.randomness import PublicSeed
+from adumbra.common.types import Reals
+from adumbra.common.validation import at_least
+from adumbra.declare.guarantee import Budget, Relation
+from adumbra.declare.schema import Schema
+from adumbra.families.contract import Mechanism
 from adumbra.mechanisms.dppro import DPPro
 from adumbra.mechanisms.tables import Tables
-from adumbra.table.read import open_table
+from adumbra.request import Request
+from adumbra.tables.read import open_table
 
 __all__ = ["FILES", "VALUES", "demonstrate", "durations", "refusals"]
 
@@ -86,7 +88,7 @@ def _outcome(source: object, mechanism: Mechanism, relation: Relation = Relation
         # a seed of its own, given, so that nothing differs but the table
         seed = PublicSeed.given("refusals")
         budget = Budget(1.0, relation=relation)
-        job = pipeline.prepare(open_table(source), _SCHEMA, mechanism, budget, seed=seed, name="t")
+        job = pipeline.prepare(Request(open_table(source), _SCHEMA, mechanism, budget, seed=seed, name="t"))
         with TemporaryDirectory(prefix="adumbra-attack-") as folder:
             card = pipeline.release(job, Path(folder) / "r")[0].card
         return f"released: {card.rows} rows, {card.noise}"
@@ -159,7 +161,7 @@ def _shapes(rows: int) -> dict[str, object]:
     }
     declared = Schema.from_dict({"table": {"rows": rows + 1}} | {"columns": _SCHEMA.to_dict()["columns"]})
     try:
-        pipeline.prepare(open_table(_frame([_ROW] * rows)), declared, kind, Budget(1.0))
+        pipeline.prepare(Request(open_table(_frame([_ROW] * rows)), declared, kind, Budget(1.0)))
         counted = "accepted"
     except AdumbraError as error:
         counted = str(error)

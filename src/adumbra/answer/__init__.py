@@ -1,1 +1,0 @@
-"""What an analyst does with a release."""

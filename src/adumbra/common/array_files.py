@@ -1,0 +1,74 @@
+"""Arrays and frames out of files that somebody else may have written: no pickles, and errors of one kind.
+
+A few bytes can claim a million million numbers, and a packed file can hold them. So an array is only read if its head
+claims just what follows it; packed arrays, which adumbra never writes, are refused.
+"""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from pathlib import Path
+from tokenize import TokenError
+from typing import IO, Any
+
+import numpy as np
+import polars as pl
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from adumbra.common.errors import is_panic
+
+__all__ = ["load_array", "load_arrays", "load_frame"]
+
+_MALFORMED = (SyntaxError, TokenError, TypeError, KeyError, EOFError, OverflowError, RecursionError, MemoryError)
+"""What numpy raises, beside ValueError, about the head of an array that numpy did not write."""
+
+
+def load_array(file: Path) -> NDArray[Any]:
+    """The array of a .npy file; ValueError or OSError if it is no whole one."""
+    with file.open("rb") as stream:
+        return _array(stream, file.stat().st_size)
+
+
+def load_arrays(file: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a .npz file, by name; ValueError or OSError if it is no whole one."""
+    arrays = {}
+    try:
+        with zipfile.ZipFile(file) as packed:
+            members = packed.infolist()
+            if sum(member.file_size for member in members) > file.stat().st_size:
+                raise ValueError("more in it than the file has bytes")
+            for member in members:
+                with packed.open(member) as stream:
+                    arrays[member.filename.removesuffix(".npy")] = _array(stream, member.file_size)
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OverflowError) as error:
+        raise ValueError("no .npz file that numpy writes") from error
+    return arrays
+
+
+def load_frame(file: Path) -> pl.DataFrame:
+    """The rows of a Parquet file; ValueError or OSError if it is no whole one."""
+    try:
+        return pl.read_parquet(file, glob=False)  # a folder may be called a[b]
+    except (pl.exceptions.PolarsError, MemoryError) as error:
+        raise ValueError("no Parquet file") from error
+    except BaseException as error:
+        if is_panic(error):
+            raise ValueError("no Parquet file") from None
+        raise
+
+
+def _array(stream: IO[bytes], size: int) -> NDArray[Any]:
+    try:
+        version = npy.read_magic(stream)
+        heads = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+        if version not in heads:  # newer ones are for records with names, which are no numbers
+            raise ValueError(f"version {version}")
+        shape, _, dtype = heads[version](stream)
+        if dtype.hasobject or math.prod(shape) * dtype.itemsize != size - stream.tell():
+            raise ValueError("another length than its head claims")
+        stream.seek(0)
+        return np.asarray(npy.read_array(stream, allow_pickle=False))
+    except _MALFORMED as error:
+        raise ValueError("no array that numpy writes") from error

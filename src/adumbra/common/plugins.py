@@ -1,0 +1,48 @@
+"""What other installed packages offer: mechanisms, kinds of release, by the entry points they declare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from adumbra.common.errors import InputError
+
+__all__ = ["loaded", "offered", "with_offered"]
+
+
+def offered(group: str) -> Iterator[tuple[str, Any]]:
+    """Name and object of every entry point of a group, in the order of their names."""
+    for point in sorted(entry_points(group=group), key=lambda point: point.name):
+        yield point.name, loaded(point)
+
+
+def loaded(point: EntryPoint) -> Any:
+    """What an entry point names; a package that cannot be loaded is named, for it is not ours to mend."""
+    try:
+        return point.load()
+    except Exception as error:
+        owner = "a package" if point.dist is None else point.dist.name
+        raise InputError(
+            f"installed packages that can be loaded as {point.group}",
+            f"{owner}: {point.name} = {point.value} ({type(error).__name__})",
+            "update or remove that package, or tell its author",
+        ) from error
+
+
+def with_offered(own: Mapping[str, Any], group: str) -> dict[str, Any]:
+    """What this package has (`own`) and what others offer in `group`, each under its own `name`.
+
+    A name that is taken is refused: a mechanism that stood in for another would be released under its name.
+    """
+    found = dict(own)
+    for point, value in offered(group):
+        name = getattr(value, "name", None)
+        if not isinstance(name, str) or name in found:
+            raise InputError(
+                f"a new name for what an installed package offers as {group}",
+                f"{point!r}, which " + ("has none" if name is None else f"is called {name!r} like another"),
+                "remove that package, or tell its author",
+            )
+        found[name] = value
+    return found

@@ -1,0 +1,290 @@
+"""What models learn about a label from a release, and from the truth, tested on the same true rows (owner's side)."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adumbra.common.errors import InputError
+from adumbra.common.types import Progress, Reals
+from adumbra.compare.comparison import MOST_SHOWN, more, share
+from adumbra.compare.table_fit import CellLayout, Tally, levels, public_order
+from adumbra.declare.column import Column
+from adumbra.declare.schema import Schema
+from adumbra.declare.space import GRID
+from adumbra.report.document import Note, Section, Table
+
+__all__ = ["MAX_CLASSES", "LabelFit", "Score", "check_varies", "feature_coordinates", "label_fit", "labels_of"]
+
+MAX_CLASSES = 50
+"""A label of more values is left alone."""
+
+Features = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Score:
+    """One model on the test rows. `metrics` is None where the test rows do not settle it (no such class in them)."""
+
+    model: str
+    trained_on: str
+    metrics: dict[str, float | None]
+
+
+@dataclass(frozen=True)
+class LabelFit:
+    """What models learn about one label from the release, and from the truth, tested on the same true rows."""
+
+    label: str
+    task: str
+    positive: str | None
+    """The class that AUPRC is about (two classes: the rarer one in the truth); None: the mean over classes."""
+    tested_on: str
+    test_rows: int
+    release_rows: int
+    truth_rows: int
+    absent: tuple[str, ...]
+    """Classes of the truth that the release does not hold."""
+    scores: tuple[Score, ...]
+
+    def section(self) -> Section:
+        """A table of the scores."""
+        metrics = list(self.scores[0].metrics)
+        title = f"predicting {self.label}, tested on {self.test_rows} rows ({self.tested_on})"
+        if self.positive is not None:
+            title += f"; auprc is for {self.positive}"
+        elif self.task == "classification":
+            title += "; auprc is the mean over classes"
+        rows = tuple(
+            (
+                score.model,
+                score.trained_on,
+                self.release_rows if score.trained_on == "release" else self.truth_rows,
+                *(share(score.metrics[name]) for name in metrics),
+            )
+            for score in self.scores
+        )
+        table = Table(("model", "trained on", "rows", *(name.replace("_", " ") for name in metrics)), rows)
+        if not self.absent:
+            return Section(title, (table,))
+        some = ", ".join(self.absent[:MOST_SHOWN])
+        missing = f"classes of {self.label} that the release does not hold: {some}{more(len(self.absent))}"
+        return Section(title, (table, Note(missing)))
+
+
+def labels_of(schema: Schema, wanted: str | None) -> list[Column]:
+    """The column asked for; or the labels of the schema that models can learn."""
+    if wanted is None:
+        # a label that no model can learn is not worth refusing the rest of the report for
+        return [c for c in schema.released if c.role == "label" and len(c.values) <= MAX_CLASSES]
+    column = schema.column(wanted)
+    if column.role == "drop":
+        raise InputError("a label that is released", f"{wanted!r}, which the schema drops", "choose another --label")
+    if len(column.values) > MAX_CLASSES:
+        raise InputError(
+            f"a label of at most {MAX_CLASSES} values",
+            f"{wanted!r} with {len(column.values)}",
+            "choose another --label",
+        )
+    return [column]
+
+
+def _is_regression(column: Column) -> bool:
+    return column.kind == "number" and levels(column) is None
+
+
+def check_varies(column: Column, truth: Tally) -> None:
+    """Refuse a label that the truth has one value of."""
+    index = truth.layout.names.index(column.name)
+    if _is_regression(column):
+        varies = not bool(truth.constant[truth.layout.block(index).start])
+    else:
+        varies = int(np.count_nonzero(truth.counts[index][: _class_count(column)])) > 1
+    if not varies:
+        raise InputError(
+            f"a label {column.name!r} that takes at least two values in the truth",
+            "at most one",
+            "choose another --label",
+        )
+
+
+def _class_count(column: Column) -> int:
+    return 2 if column.kind == "flag" else len(column.values) or cast(int, levels(column))
+
+
+def feature_coordinates(layout: CellLayout, labels: list[Column]) -> NDArray[np.bool_]:
+    """Coordinates to predict from: none of a label of the schema, nor of the one asked for."""
+    chosen = np.ones(layout.space.width, dtype=np.bool_)
+    for index, column in enumerate(layout.columns):
+        if column.role == "label" or column in labels:
+            chosen[layout.block(index)] = False
+    return chosen
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Features in encoded units, and labels: codes of classes, or numbers (R squared is free of their unit)."""
+
+    x: Features
+    y: Reals
+
+    def pick(self, order: NDArray[np.int64]) -> _Rows:
+        return _Rows(self.x[order], self.y[order])
+
+
+def _rows(column: Column, features: NDArray[np.bool_], tally: Tally) -> _Rows:
+    """Features and label of the kept rows that have a label."""
+    layout = tally.layout
+    index = layout.names.index(column.name)
+    block = tally.kept[:, layout.block(index)]
+    if _is_regression(column):
+        return _Rows(tally.kept[:, features], block[:, 0].astype(np.float64))
+    code = layout.cells[index].of(block.astype(np.float64) * GRID)
+    known = code < _class_count(column)
+    return _Rows(tally.kept[known][:, features], code[known].astype(np.float64))
+
+
+def label_fit(
+    column: Column, features: NDArray[np.bool_], truth: Tally, release: Tally, test: Tally | None, progress: Progress
+) -> LabelFit:
+    """Train models of one label and test them.
+
+    `column` is the label, `features` the coordinates to predict it from. Models learn from `release` and from
+    `truth`, and are tested on `test`, or where there is none on a fixed quarter of `truth`.
+    `progress(step, done, total)` is called before each model.
+    """
+    layout = truth.layout
+    real, made = _rows(column, features, truth), _rows(column, features, release)
+    if test is None:
+        order = public_order(len(real.y), "quarter")
+        cut = max(1, len(order) // 4)
+        judge, real = real.pick(np.sort(order[:cut])), real.pick(np.sort(order[cut:]))
+    else:
+        judge = _rows(column, features, test)
+    if len(judge.y) == 0:
+        raise InputError(f"test rows with the label {column.name!r}", "none", "give a --test table that has it")
+    shuffled = replace(real, y=real.y[public_order(len(real.y), "shuffled labels")])
+    names = [] if _is_regression(column) else layout.cells[layout.names.index(column.name)].names()
+    judged = _Regression(judge) if _is_regression(column) else _Classification(judge, _class_count(column), real.y)
+    training = {"release": made, "truth": real, "truth, labels shuffled": shuffled}
+    scores = []
+    for model in judged.models:
+        for name, rows in training.items():
+            progress(f"{column.name}: {model} trained on the {name}", 0, 0)
+            scores.append(Score(model, name, judged.score(model, rows)))
+    scores.append(Score(judged.baseline, "truth", judged.score(judged.baseline, real)))
+    present = set(np.unique(made.y).astype(int).tolist())
+    return LabelFit(
+        label=column.name,
+        task="regression" if _is_regression(column) else "classification",
+        positive=names[judged.positive] if judged.positive is not None else None,
+        tested_on="a quarter of the truth" if test is None else "the test table",
+        test_rows=len(judge.y),
+        release_rows=len(made.y),
+        truth_rows=len(real.y),
+        absent=tuple(
+            name
+            for code, name in enumerate(names[: _class_count(column)] if names else [])
+            if code not in present and (real.y == code).any()
+        ),
+        scores=tuple(scores),
+    )
+
+
+class _Classification:
+    """Scores classifiers on the test rows: accuracy, balanced accuracy, average precision."""
+
+    models = ("random forest", "logistic regression")
+    baseline = "majority class"
+
+    def __init__(self, test: _Rows, classes: int, truth: Reals) -> None:
+        self._test = test
+        self._y = test.y.astype(np.int64)
+        self._classes = classes
+        counts = np.bincount(truth.astype(np.int64), minlength=classes)
+        seen = np.flatnonzero(counts + np.bincount(self._y, minlength=classes))
+        self.positive = int(seen[counts[seen].argmin()]) if len(seen) == 2 else None
+
+    def score(self, model: str, rows: _Rows) -> dict[str, float | None]:
+        """Train on the rows and test. Without rows there is no model, and no score."""
+        if len(rows.y) == 0:
+            return dict.fromkeys(("accuracy", "balanced_accuracy", "auprc"))
+        chance = self._probabilities(model, rows)
+        hit = chance.argmax(axis=1) == self._y
+        recalls = [float(hit[self._y == code].mean()) for code in np.unique(self._y)]
+        return {
+            "accuracy": float(hit.mean()),
+            "balanced_accuracy": float(np.mean(recalls)),
+            "auprc": self._average_precision(chance),
+        }
+
+    def _probabilities(self, model: str, rows: _Rows) -> Reals:
+        """A column for every declared class; 0 for those that the training rows lack."""
+        out = np.zeros((len(self._y), self._classes))
+        labels = rows.y.astype(np.int64)
+        present, counts = np.unique(labels, return_counts=True)
+        if model == self.baseline or len(present) == 1:
+            out[:, present[counts.argmax()]] = 1.0
+            return out
+        fitted = _fitted(model, rows.x, labels)
+        out[:, fitted.classes_] = fitted.predict_proba(self._test.x)
+        return out
+
+    def _average_precision(self, chance: Reals) -> float | None:
+        from sklearn.metrics import average_precision_score
+
+        codes = np.unique(self._y) if self.positive is None else np.array([self.positive])
+        found = [float(average_precision_score(self._y == code, chance[:, code])) for code in codes if code in self._y]
+        return float(np.mean(found)) if found else None
+
+
+class _Regression:
+    """Scores regressions on the test rows: R squared, which has no floor."""
+
+    models = ("random forest", "ridge")
+    baseline = "mean"
+    positive = None
+
+    def __init__(self, test: _Rows) -> None:
+        self._test = test
+        self._total = float(((test.y - test.y.mean()) ** 2).sum())
+
+    def score(self, model: str, rows: _Rows) -> dict[str, float | None]:
+        """Train on the rows and test. A constant test label, or no rows, leaves no score."""
+        if len(rows.y) == 0 or self._total == 0:
+            return {"r_squared": None}
+        guess = rows.y.mean() if model == self.baseline else _fitted(model, rows.x, rows.y).predict(self._test.x)
+        return {"r_squared": float(1.0 - ((self._test.y - guess) ** 2).sum() / self._total)}
+
+
+def _fitted(model: str, x: Features, y: NDArray[Any]) -> Any:
+    """A trained model with fixed seeds, scikit-learn's defaults otherwise; linear models are standardised."""
+    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+    if model == "random forest":
+        kind = RandomForestClassifier if y.dtype == np.int64 else RandomForestRegressor
+        forest = kind(random_state=0, n_jobs=_threads()).fit(x, y)
+        # threads add the trees' votes in any order, which would change the last digit from run to run
+        return forest.set_params(n_jobs=1)
+    last = Ridge(random_state=0) if model == "ridge" else LogisticRegression(max_iter=1000, random_state=0)
+    whole = make_pipeline(FunctionTransformer(np.float64), StandardScaler(), last)
+    with warnings.catch_warnings():  # a fit stopped after 1000 steps is still a fit, and its score is measured
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return whole.fit(x, y)
+
+
+def _threads() -> int:
+    """One, unless `ADUMBRA_THREADS` says otherwise."""
+    try:
+        return max(1, int(os.environ["ADUMBRA_THREADS"]))
+    except (KeyError, ValueError):
+        return 1

@@ -1,1 +1,0 @@
-"""Frozen values: schema, guarantee, space, query, events, randomness, card, errors."""

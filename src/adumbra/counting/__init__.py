@@ -1,0 +1,1 @@
+"""What queries on noisy counts err by; knows nothing of privacy."""

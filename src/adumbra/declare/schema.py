@@ -1,0 +1,254 @@
+"""What the owner declares about a table before anything is read: columns, kinds, ranges, categories.
+
+The schema is the only source of ranges and categories. Reading them from the rows would give away the
+extreme rows for free, so an undeclared range is an error that says what to write, never a guess. Everything
+in a schema is public: it stands on the card of every release.
+
+A missing, unknown or unreadable cell goes to the column's declared `missing` value. Without one it is empty:
+0 in all its coordinates, which for a number is the middle of its range.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from adumbra.common.errors import InputError
+from adumbra.common.limited_reads import MOST_SCHEMA_BYTES, read_at_most, toml_document
+from adumbra.common.validation import finite, said, table_name, written
+from adumbra.declare.column import COLUMN_KEYS, Column, heading, nearest, repeated, toml_text, type_name
+from adumbra.declare.guarantee import Unit
+from adumbra.declare.space import GRID, HALF, MOST_LEVELS, Block, Kind, Space
+
+__all__ = ["Schema", "TableInfo"]
+
+_PUBLIC_KEYS = ("name", "unit", "rows")
+_TABLE_KEYS = (*_PUBLIC_KEYS, "ledger")
+_MOST_STEPS = 2**40
+"""Of a row bound: longer than any row, and its square is still exact where squares are added up."""
+
+
+@dataclass(frozen=True)
+class TableInfo:
+    """Public facts about the table: its name, the protected unit, the number of rows if it is public.
+
+    `ledger` is where its releases are charged. It is a path on the owner's machine, so no card shows it.
+    """
+
+    name: str | None = None
+    unit: Unit | None = None
+    rows: int | None = None
+    ledger: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.name is not None:
+            table_name(self.name, "[table] name")
+        if self.unit is not None:
+            if not isinstance(self.unit, str) or self.unit not in tuple(Unit):
+                raise InputError(
+                    "[table] unit row or cell", f"unit = {said(self.unit)}", 'write unit = "row" (or "cell")'
+                )
+            object.__setattr__(self, "unit", Unit(self.unit))
+        if self.rows is not None and (type(self.rows) is not int or not 1 <= self.rows < 2**63):
+            raise InputError(
+                "[table] rows as a whole number above 0", f"rows = {said(self.rows)}", "for example, write rows = 569"
+            )
+        if self.ledger is not None:
+            written('for example, write ledger = "patients-ledger.db"', ledger=self.ledger)
+            if not Path(self.ledger).is_absolute():
+                raise InputError(
+                    "[table] ledger as a whole path, where the schema is no file",
+                    f"ledger = {self.ledger!r}",
+                    "write the whole path, or load the schema from its file: a path is then meant from its folder",
+                )
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The declared table. Making one checks it; the order of the columns is the order of the encoding.
+
+    >>> schema = Schema.parse('[columns.age]\\nkind = "number"\\nlow = 0\\nhigh = 110')
+    >>> schema.space(row_bound=0.25).row_bound
+    16384
+    """
+
+    table: TableInfo
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.columns))
+        twice = repeated(c.name for c in self.columns)
+        if twice is not None:
+            raise InputError("each column once in the schema", f"{twice!r} twice", "delete one of them")
+        if not self.released:
+            raise InputError(
+                "at least one released column",
+                "none" if not self.columns else "only dropped columns",
+                "declare a column: [columns.age] with kind, low and high, for example",
+            )
+
+    @property
+    def released(self) -> tuple[Column, ...]:
+        """Columns that are not dropped, in order."""
+        return tuple(c for c in self.columns if c.role != "drop")
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the columns with role "label"."""
+        return tuple(c.name for c in self.columns if c.role == "label")
+
+    def column(self, name: str) -> Column:
+        """The declared column of that name."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise InputError("a column of the schema", repr(name), f"use one of: {_some(c.name for c in self.columns)}")
+
+    @property
+    def coordinates(self) -> list[str]:
+        """A name for every encoded coordinate: the column, and the value for a category."""
+        names: list[str] = []
+        for column in self.released:
+            names += [f"{column.name}={v}" for v in column.values] if column.kind == "category" else [column.name]
+        return names
+
+    def space(self, row_bound: float | None = None) -> Space:
+        """Shape of encoded rows. `row_bound` is in encoded units and is rounded down to grid steps."""
+        steps = None
+        if row_bound is not None:
+            if not (finite(row_bound) and 1 <= row_bound * GRID <= _MOST_STEPS):
+                raise InputError(
+                    f"a row bound from one grid step ({1 / GRID:g}) to {_MOST_STEPS / GRID:g}",
+                    f"row bound = {said(row_bound)}",
+                    "give another bound; a number that spans its range counts 1",
+                )
+            steps = math.floor(row_bound * GRID)
+        blocks, start = [], 0
+        for column in self.released:
+            kind = cast(Kind, column.kind)
+            blocks.append(Block(column.name, kind, start, column.width, _fallback(column), _levels(column)))
+            start += column.width
+        return Space(tuple(blocks), steps)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is public, as plain JSON values; columns are a list, so that sorting keys cannot reorder them."""
+        table = {key: getattr(self.table, key) for key in _PUBLIC_KEYS if getattr(self.table, key) is not None}
+        if "unit" in table:
+            table["unit"] = table["unit"].value
+        return {"table": table, "columns": [c.to_dict() for c in self.columns]}
+
+    def to_toml(self) -> str:
+        """The schema file that loads as this schema."""
+        plain = self.to_dict()
+        if self.table.ledger is not None:
+            plain["table"]["ledger"] = self.table.ledger
+        lines = ["[table]", *(f"{k} = {toml_text(v)}" for k, v in plain["table"].items())]
+        for column in plain["columns"]:
+            name = column.pop("name")
+            lines += ["", heading(name), *(f"{k} = {toml_text(v)}" for k, v in column.items())]
+        return "\n".join(lines) + "\n"
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Schema:
+        """Read `to_dict`, or the tables of a schema file. Unknown keys are refused by name."""
+        if not isinstance(data, Mapping):
+            raise InputError("a schema with columns", type_name(data), 'give {"columns": {...}}')
+        _only_known(data, ("table", "columns"), "the schema")
+        table, columns = data.get("table", {}), data.get("columns", {})
+        if not isinstance(table, Mapping):
+            raise InputError("[table] as a TOML table", type_name(table), 'write [table] and below it unit = "row"')
+        _only_known(table, _TABLE_KEYS, "[table]")
+        if isinstance(columns, Mapping):
+            listed: list[tuple[Any, Any]] = list(columns.items())
+        elif isinstance(columns, list) and all(isinstance(c, Mapping) for c in columns):
+            listed = [(c.get("name"), {k: v for k, v in c.items() if k != "name"}) for c in columns]
+        else:
+            raise InputError("columns as TOML tables", type_name(columns), "write one [columns.NAME] for each column")
+        return Schema(TableInfo(**table), tuple(_column(name, fields) for name, fields in listed))
+
+    @staticmethod
+    def parse(text: str, folder: Path | None = None) -> Schema:
+        """Read the text of a schema file (TOML). A path in it is meant from `folder`; without one it must be whole."""
+        try:
+            data = toml_document(text)
+        except ValueError as error:
+            raise InputError(
+                "a schema in TOML", str(error), "correct that line, or draft a new file with `adumbra schema`"
+            ) from None
+        table = data.get("table")
+        if folder is not None and isinstance(table, dict) and table.get("ledger") and isinstance(table["ledger"], str):
+            table["ledger"] = str(folder.absolute() / table["ledger"])
+        return Schema.from_dict(data)
+
+    @staticmethod
+    def load(path: str | Path) -> Schema:
+        """Read a schema file."""
+        place = Path(path)
+        try:
+            text = read_at_most(place, MOST_SCHEMA_BYTES, "a schema file").decode()
+        except UnicodeDecodeError:
+            raise InputError("a schema file in UTF-8", "other bytes", f"convert {place} to UTF-8") from None
+        except FileNotFoundError:
+            raise InputError(
+                "a schema file", f"no file {place}", "draft one with `adumbra schema TABLE --out schema.toml`"
+            ) from None
+        except OSError as error:
+            raise InputError(
+                "a schema file that can be read",
+                f"{place}: {error.strerror}",
+                "check the path and its permissions",
+            ) from None
+        return Schema.parse(text, place.parent)
+
+
+def _fallback(column: Column) -> int | None:
+    """The declared `missing` in encoded form, as `Block.fallback` wants it (the arithmetic is that of encoding)."""
+    if column.missing is None:
+        return None
+    if column.kind == "category":
+        return column.values.index(column.missing)
+    if column.kind == "flag":
+        return HALF if column.missing else -HALF
+    low, high = cast(float, column.low), cast(float, column.high)
+    width = high - low
+    return max(-HALF, min(HALF, round((cast(float, column.missing) - (low + width / 2)) / width * GRID)))
+
+
+def _levels(column: Column) -> int | None:
+    """How many whole numbers the range holds, where the column is declared integer and its ends are whole."""
+    if column.kind != "number" or not column.integer:
+        return None
+    low, high = cast(float, column.low), cast(float, column.high)
+    if low != math.floor(low) or high != math.floor(high) or high - low >= MOST_LEVELS:
+        return None
+    return int(high - low) + 1
+
+
+def _column(name: Any, fields: Any) -> Column:
+    if not isinstance(fields, Mapping):
+        raise InputError(
+            f"column {name!r} as a TOML table",
+            type_name(fields),
+            f"write {heading(str(name))} and its keys below",
+        )
+    _only_known(fields, COLUMN_KEYS, f"column {name!r}")
+    given = dict(fields)
+    if isinstance(given.get("values"), list):
+        given["values"] = tuple(given["values"])
+    return Column(name, **given)
+
+
+def _only_known(data: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    for key in data:
+        if key not in known:
+            hint = nearest(key, known)
+            remedy = f"did you mean {hint}?" if hint else "delete it"
+            raise InputError(f"{where} with keys among {', '.join(known)}", said(key), remedy)
+
+
+def _some(names: Iterable[str], most: int = 10) -> str:
+    listed = list(names)
+    return ", ".join(map(repr, listed[:most])) + (f" and {len(listed) - most} more" if len(listed) > most else "")

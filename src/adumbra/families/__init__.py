@@ -1,0 +1,1 @@
+"""What mechanisms of one family share, and the contract of a mechanism."""

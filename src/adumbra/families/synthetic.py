@@ -1,0 +1,100 @@
+"""What all mechanisms that draw a table have in common: a label, a number of rows, and which promises they can make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from adumbra.common.validation import settle
+from adumbra.declare.guarantee import Neighbours, Relation, Unit
+from adumbra.declare.schema import Schema
+from adumbra.families.challenge import Challenge, emptied
+from adumbra.families.contract import Deltas, Setting
+from adumbra.models.columns import Columns, parse_label, rows_to_draw
+
+__all__ = ["DrawnTable"]
+
+
+@dataclass(frozen=True)
+class DrawnTable:
+    """The label (several: each combination makes a class) and how many rows to draw."""
+
+    label: str | tuple[str, ...] = ()
+    rows: int | None = None
+
+    units: ClassVar[tuple[str, ...]] = ("row",)
+    relations: ClassVar[tuple[str, ...]] = ("replace", "zero-out", "add-remove")
+    answers: ClassVar[tuple[str, ...]] = ()
+    deltas: ClassVar[Deltas] = "any"
+
+    @classmethod
+    def challenges(cls) -> tuple[Challenge, ...]:
+        """One number among many rows in the middle of its range, where all measurements are most sensitive at once.
+
+        A table has one cell that loses a count and one that wins it; scores are clipped to the ball at both ends of it.
+        With the shared rows the first measurement finds a narrow scale, so that no end of the range falls inside the
+        ball.
+
+        Under zero-out once more with a label, a category and values for empty cells: an emptied row then changes its
+        class and every cell, and costs as much as a replaced one.
+        """
+        schema = Schema.from_dict({"columns": {"a": {"kind": "number", "low": 0, "high": 1}}})
+        shared = tuple({"a": str(0.45 + 0.1 * (i % 2))} for i in range(300))
+        one, others = {"a": "1"}, {Relation.REPLACE: {"a": "0"}, Relation.ZERO_OUT: emptied({"a": "1"})}
+        whys = {
+            Relation.REPLACE: "a number moves from one end of its range to the other",
+            Relation.ZERO_OUT: "a number at the end of its range is emptied",
+            Relation.ADD_REMOVE: "a row at the end of the range is there or not",
+        }
+        single = (
+            Challenge(Neighbours(Unit.ROW, relation), schema, one, others.get(relation), why, shared, {"rows": 20})
+            for relation, why in whys.items()
+        )
+        return (*single, _emptied_into_another_class())
+
+    def __post_init__(self) -> None:
+        settle(self)
+        object.__setattr__(self, "label", parse_label(self.label))
+        rows_to_draw(self.rows, 0, 1)  # refuses what is no number of rows
+
+    def size(self, setting: Setting) -> tuple[int, int]:
+        """Rows drawn, and columns."""
+        return self.rows_drawn(setting, setting.rows or 0), len(setting.space.blocks)
+
+    def rows_drawn(self, setting: Setting, rows: float) -> int:
+        """Rows to draw for a table of so many."""
+        return rows_to_draw(self.rows, rows, len(setting.space.blocks))
+
+    def columns(self, setting: Setting) -> Columns:
+        """Features and classes."""
+        return Columns.split(setting.space, parse_label(self.label), setting.labels)
+
+    def shape_to_expect(self, setting: Setting) -> list[tuple[str, str]]:
+        """The first lines of an outlook."""
+        columns = self.columns(setting)
+        return [
+            ("rows drawn", str(self.size(setting)[0])),
+            ("classes", str(columns.classes) if columns.groups else "no label: one class"),
+        ]
+
+
+def _emptied_into_another_class() -> Challenge:
+    schema = Schema.from_dict(
+        {
+            "columns": {
+                "a": {"kind": "number", "low": 0, "high": 1, "missing": 0},
+                "b": {"kind": "category", "values": ["x", "y", "z"], "missing": "x"},
+                "ill": {"kind": "category", "values": ["no", "yes"], "missing": "no", "role": "label"},
+            }
+        }
+    )
+    one = {"a": "1", "b": "z", "ill": "yes"}
+    return Challenge(
+        Neighbours(Unit.ROW, Relation.ZERO_OUT),
+        schema,
+        one,
+        emptied(one),
+        "an emptied row gets other values in every column, its label among them",
+        tuple({"a": str(0.45 + 0.1 * (i % 2)), "b": "y", "ill": ("no", "yes")[i % 2]} for i in range(300)),
+        {"rows": 20},
+    )

@@ -1,0 +1,1 @@
+"""Numerics of utility-aware releases, which see public records only."""

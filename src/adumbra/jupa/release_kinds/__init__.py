@@ -1,0 +1,1 @@
+"""The kinds of utility-aware releases, one file each; `release_catalogue` finds them."""

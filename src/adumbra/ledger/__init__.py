@@ -1,0 +1,1 @@
+"""What was spent: policy, lines, storage."""

@@ -1,1 +1,0 @@
-"""Plain numerics that know nothing of privacy."""

@@ -1,0 +1,180 @@
+"""The columns of a table to be drawn: which are features, which are the label, and how a drawn row is written."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adumbra.common.errors import InputError
+from adumbra.common.randomness import PublicSeed
+from adumbra.common.types import Integers, Reals
+from adumbra.common.validation import at_least, names_once
+from adumbra.declare.space import Block, Space
+from adumbra.queries.cells import Cells, Groups, cell_count
+
+__all__ = [
+    "MOST_CLASSES",
+    "MOST_COORDINATES",
+    "MOST_ROWS",
+    "Columns",
+    "check_width",
+    "classes_to_draw",
+    "drawing",
+    "in_batches",
+    "parse_label",
+    "rows_to_draw",
+]
+
+
+MOST_CLASSES = 64
+"""A label with more values than this is treated like any other column."""
+MOST_COORDINATES = 16_000
+MOST_ROWS = 10**8
+_MOST_UNASKED_ROWS = 10**7  # a noisy number of rows may be absurd
+_FEWEST_ROWS, _MOST_UNASKED = 10_000, 40_000
+_CELLS_UNASKED = 2_500_000
+_BATCH = 2**23  # numbers drawn at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Features and classes.
+
+    A label that is a category, a flag or a small whole number makes classes; several labels make a class of each
+    combination. A number as a label (a target to regress on) stays among the features, where its relation to all
+    others is kept like theirs.
+    """
+
+    space: Space
+    features: tuple[Block, ...]
+    groups: Groups | None
+
+    @staticmethod
+    def split(space: Space, label: tuple[str, ...], declared: tuple[str, ...]) -> Columns:
+        """The columns of `space`, split by the names in `label`, or where that is empty by those in `declared`.
+
+        `label` is what the user named, and an unknown name is refused; `declared` is what the schema calls a label,
+        which is left among the features where it would make too many classes.
+        """
+        known = {block.column: block for block in space.blocks}
+        for name in label:
+            if name not in known:
+                raise InputError(
+                    "a label among the released columns", repr(name), f"use one of: {', '.join(list(known)[:10])}"
+                )
+        chosen = [known[name] for name in dict.fromkeys(label or declared) if name in known]
+        makes_classes = [block for block in chosen if _classes(block) is not None]
+        counts = [_classes(block) or 1 for block in makes_classes]
+        if math.prod(counts) > MOST_CLASSES:
+            if label:
+                raise InputError(
+                    f"labels with at most {MOST_CLASSES} combinations of values",
+                    f"{math.prod(counts)} combinations",
+                    "name fewer labels with --label; the others are released like any column",
+                )
+            makes_classes = []
+        features = tuple(block for block in space.blocks if block not in makes_classes)
+        if not features:  # nothing else to release: the label is then a column like any other
+            features, makes_classes = space.blocks, []
+        if not makes_classes:
+            return Columns(space, features, None)
+        cells = Cells(tuple(makes_classes), tuple(_classes(block) or 1 for block in makes_classes))
+        return Columns(space, features, Groups(cells))
+
+    @property
+    def classes(self) -> int:
+        """Number of classes; 1 without a label."""
+        return 1 if self.groups is None else self.groups.count
+
+    @property
+    def label(self) -> list[str]:
+        """Names of the columns that make the classes."""
+        return [] if self.groups is None else [block.column for block in self.groups.cells.blocks]
+
+    def written(self, features: dict[str, Reals], group: Integers) -> Reals:
+        """Rows as a draft wants them: grid steps of numbers and flags, positions of categories, in schema order."""
+        out = np.empty((len(self.space.blocks), len(group)))
+        labels = None if self.groups is None else self.groups.values_of(group)
+        for index, block in enumerate(self.space.blocks):
+            if block.column in features:
+                out[index] = features[block.column]
+            elif labels is not None and self.groups is not None:
+                place = self.groups.cells.blocks.index(block)
+                cell = labels[:, place]
+                positions = self.groups.cells.level_positions(place)
+                out[index] = cell if positions is None else positions[cell]
+        return out.T
+
+
+def _classes(block: Block) -> int | None:
+    """How many classes a label makes; None if it makes none."""
+    if block.kind == "number":
+        return block.levels if block.levels is not None and block.levels <= MOST_CLASSES else None
+    return cell_count(block, 1) if cell_count(block, 1) <= MOST_CLASSES else None
+
+
+def parse_label(label: str | Sequence[str] | None, option: str = "--label") -> tuple[str, ...]:
+    """A name, several, or none, each once; the command line writes several with commas."""
+    if label is None:
+        return ()
+    if not isinstance(label, str | Sequence):
+        raise InputError(f"{option}: names of columns as text", f"a {type(label).__name__}", "name the columns")
+    return names_once((label,) if isinstance(label, str) else label, option)
+
+
+def rows_to_draw(asked: int | None, rows: float, columns: int) -> int:
+    """As many as `asked`; where that is None as many as the table has, and at least 40,000 (10,000 for many columns).
+
+    `rows` is the number of rows of the table, perhaps a noisy one; `columns` is how many numbers a row has.
+    Rows are free: they are draws from a model that has already been paid for, and what is trained on many of them sees
+    the model rather than its sampling.
+
+    >>> rows_to_draw(None, 569, 31), rows_to_draw(None, 569, 562), rows_to_draw(None, 48842, 15)
+    (40000, 10000, 48842)
+    """
+    if asked is None:
+        fewest = max(_FEWEST_ROWS, min(_MOST_UNASKED, _CELLS_UNASKED // max(columns, 1)))
+        return max(fewest, round(min(rows, _MOST_UNASKED_ROWS)))
+    at_least(1, "ask for at least one row", rows=asked)
+    if asked > MOST_ROWS:
+        raise InputError(f"at most {MOST_ROWS} rows", f"{asked}", "ask for fewer --rows")
+    return asked
+
+
+def classes_to_draw(sizes: Integers, generator: np.random.Generator) -> NDArray[np.int8]:
+    """The class of every row, in random order; a byte each, since there may be many rows."""
+    groups = np.repeat(np.arange(len(sizes), dtype=np.int8), sizes)
+    generator.shuffle(groups)
+    return groups
+
+
+def check_width(width: int) -> None:
+    """Refuse more coordinates than a second moment can be held for, before anything is built."""
+    if width > MOST_COORDINATES:
+        raise InputError(
+            f"at most {MOST_COORDINATES} encoded coordinates (a value of a category is one) for a second moment",
+            f"{width}",
+            "drop columns or values, or use --mechanism tables",
+        )
+
+
+def drawing(seed: PublicSeed, purpose: str) -> np.random.Generator:
+    """Draws from a model that may be published: repeatable from the public seed, so that anyone can redraw them.
+
+    This has no part in any privacy claim. Noise on private numbers comes from the meter and from nowhere else.
+    """
+    key = hashlib.sha256(seed.value + b"/draw/" + purpose.encode()).digest()
+    return np.random.Generator(np.random.Philox(key=np.frombuffer(key[:16], dtype=np.uint64)))
+
+
+def in_batches(rows: int, width: int) -> Iterator[int]:
+    """Sizes of the batches in which so many rows of so many numbers are drawn."""
+    size = max(1, _BATCH // max(width, 1))
+    while rows > 0:
+        yield min(size, rows)
+        rows -= size

@@ -1,0 +1,1 @@
+"""Samplers of the noise, exact in integers."""

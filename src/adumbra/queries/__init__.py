@@ -1,0 +1,1 @@
+"""Queries that may be asked of private rows: public data, above numerics and below privacy."""

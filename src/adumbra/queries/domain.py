@@ -1,0 +1,226 @@
+"""A domain: the cells of one declared column, or of a cross-product of several, and where a value falls in them.
+
+A position along a column is counted in cells, from 0 to their number: cell c reaches from c to c + 1. Where cells are
+bins of a number, a position may fall inside one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adumbra.common.errors import InputError
+from adumbra.common.validation import at_least
+from adumbra.declare import spelling
+from adumbra.declare.column import Column, Value
+from adumbra.declare.schema import Schema
+from adumbra.declare.space import HALF, MOST_LEVELS, Block, Space
+from adumbra.queries.cells import Cells, Groups, cell_count
+from adumbra.queries.histograms import LARGEST_DOMAIN
+
+__all__ = ["DEFAULT_BINS", "MOST_BINS", "Domain"]
+
+MOST_BINS = 2**14
+"""Of one number: a cell is then four positions of the grid wide, so that rounding to it moves few values across."""
+MOST_COLUMNS = 32
+DEFAULT_BINS = 64
+"""Cells of a number that is not a small whole number, where nothing was asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """Columns and their cells, in C order: the last column changes fastest."""
+
+    columns: tuple[Column, ...]
+    groups: Groups
+
+    @staticmethod
+    def of(schema: Schema, space: Space, names: Sequence[str] = (), bins: int | None = None) -> Domain:
+        """Of the columns named, or all; a number has `bins` equal cells, or one for each of few whole numbers."""
+        blocks = {block.column: block for block in space.blocks}
+        for name in names:
+            if name not in blocks:
+                raise InputError(
+                    "columns of the schema that are released",
+                    repr(name),
+                    f"use some of: {', '.join(list(blocks)[:10])}",
+                )
+        if bins is not None:
+            at_least(1, "give at least one bin", bins=bins)
+        if bins is not None and bins > MOST_BINS:
+            raise InputError(
+                f"at most {MOST_BINS} bins of a number, whose values are kept to 2^16 positions",
+                f"{bins} bins",
+                "ask for fewer --bins; larger domains are combinations of columns, such as two parts of a code",
+            )
+        chosen = [blocks[name] for name in dict.fromkeys(names or blocks)]
+        if len(chosen) > MOST_COLUMNS:
+            raise InputError(
+                f"at most {MOST_COLUMNS} columns in a domain", f"{len(chosen)}", "name fewer with --columns A,B"
+            )
+        counts = [cell_count(b, bins or DEFAULT_BINS, MOST_LEVELS if bins is None else bins) for b in chosen]
+        if math.prod(counts) > LARGEST_DOMAIN:
+            sizes = ", ".join(f"{b.column} {n}" for b, n in zip(chosen[:10], counts, strict=False))
+            raise InputError(
+                f"a domain of at most {LARGEST_DOMAIN} cells",
+                f"{_product(counts)} cells ({sizes}{', ...' if len(chosen) > 10 else ''})",
+                "name fewer columns with --columns A,B, or ask for fewer --bins",
+            )
+        return Domain(tuple(schema.column(b.column) for b in chosen), Groups(_cells(chosen, counts)))
+
+    @staticmethod
+    def from_card(schema: Schema, facts: Mapping[str, Any]) -> Domain:
+        """The domain that `facts` describes."""
+        blocks = {block.column: block for block in schema.space(None).blocks}
+        cells = _cells([blocks[name] for name in facts["columns"]], [int(n) for n in facts["cells"]])
+        return Domain(tuple(schema.column(name) for name in facts["columns"]), Groups(cells))
+
+    def facts(self) -> dict[str, Any]:
+        """For the card."""
+        return {"columns": [column.name for column in self.columns], "cells": list(self.shape)}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Cells of each column."""
+        return self.groups.cells.counts
+
+    @property
+    def size(self) -> int:
+        """Cells of the domain."""
+        return self.groups.count
+
+    @property
+    def unordered(self) -> tuple[int, ...]:
+        """Axes of categories and flags, along which nobody asks for ranges."""
+        return tuple(axis for axis, column in enumerate(self.columns) if column.kind != "number")
+
+    def axis(self, name: str) -> int:
+        """Which axis a column is."""
+        for index, column in enumerate(self.columns):
+            if column.name == name:
+                return index
+        raise InputError(
+            "a column of the domain that was counted",
+            repr(name),
+            f"use one of: {', '.join(column.name for column in self.columns)}",
+        )
+
+    def between(self, name: str, low: float, high: float) -> tuple[float, float]:
+        """Positions of the values from `low` to `high`, both included."""
+        axis = self.axis(name)
+        column, count = self.columns[axis], self.shape[axis]
+        if column.kind != "number":
+            raise InputError("a number column for a range", f"{name}, a {column.kind}", f"write {name}=VALUE instead")
+        if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+            raise InputError(
+                f"a range of {name} from a number to one not below it", f"{low:g} to {high:g}", "swap them"
+            )
+        least, most = cast(float, column.low), cast(float, column.high)
+        if high < least or low > most:
+            raise InputError(
+                f"values of {name} as declared, from {least:g} to {most:g}",
+                f"{low:g} to {high:g}",
+                "others were moved to the nearest end when they were counted",
+            )
+        if self.by_value(axis):
+            first, last = max(math.ceil(low), least), min(math.floor(high), most)
+            return (first - least, last - least + 1.0) if first <= last else (0.0, 0.0)
+        first_of = _first_of_bins(self.groups.cells.blocks[axis], count)
+        if first_of is not None:
+            first, last = max(math.ceil(low), least), min(math.floor(high), most)
+            ends = np.interp([first - least, last - least + 1.0], first_of, np.arange(count + 1.0))
+            return (float(ends[0]), float(ends[1])) if first <= last else (0.0, 0.0)
+        if column.integer:  # a whole number stands for what rounds to it
+            low, high = math.ceil(low) - 0.5, math.floor(high) + 0.5
+        start, stop = ((np.clip(end, least, most) - least) / (most - least) * count for end in (low, high))
+        return (float(start), float(stop)) if start <= stop else (0.0, 0.0)
+
+    def value(self, name: str, text: str) -> tuple[float, float]:
+        """Positions of one value: of a category, a flag, or a number that has a cell for each value."""
+        axis = self.axis(name)
+        column = self.columns[axis]
+        if column.kind == "category":
+            found = spelling.place(text, column.values)
+            if found is None:
+                raise InputError(f"one of the declared values of {name}", f"{text!r}", "see the schema on the card")
+            place = found
+        elif column.kind == "flag":
+            said = spelling.answer(text)
+            if said is None:
+                raise InputError(f"yes or no for the flag {name}", f"{text!r}", "write yes or no")
+            place = int(said)
+        else:
+            try:
+                number = float(text)
+            except ValueError:
+                number = math.nan
+            if not math.isfinite(number):
+                raise InputError(f"a number for {name}", f"{text!r}", f"for example, write {name}=40")
+            return self.between(name, number, number)
+        return float(place), place + 1.0
+
+    def by_value(self, axis: int) -> bool:
+        """Whether each cell of a column is one value."""
+        return self.groups.cells.level_positions(axis) is not None or self.columns[axis].kind != "number"
+
+    def listed(self) -> tuple[tuple[str, ...], NDArray[np.float64], dict[str, list[Value]]]:
+        """All cells, one a row, for a release: names, numbers, and for each column of words what its numbers stand for.
+
+        A value has one column; a bin two, where it begins and where it ends. No two have the same name, whatever the
+        columns are called.
+        """
+        names: list[str] = []
+        taken = {column.name for column in self.columns}
+
+        def free(name: str) -> str:
+            while name in taken:
+                name += "_"
+            taken.add(name)
+            return name
+
+        parts: list[NDArray[np.float64]] = []
+        words: dict[str, list[Value]] = {}
+        places = np.unravel_index(np.arange(self.size), self.shape)
+        for axis, (column, place) in enumerate(zip(self.columns, places, strict=True)):
+            if column.kind == "number":
+                low, high = cast(float, column.low), cast(float, column.high)
+                if self.by_value(axis):
+                    names.append(column.name)
+                    parts.append(place.astype(np.float64))
+                    words[column.name] = [int(low) + i for i in range(self.shape[axis])]
+                else:
+                    edges = low + (self.groups.cells.edges(axis) + HALF) / (2 * HALF) * (high - low)
+                    names += [free(f"{column.name}_from"), free(f"{column.name}_to")]
+                    parts += [edges[place], edges[place + 1]]
+            else:
+                names.append(column.name)
+                parts.append(place.astype(np.float64))
+                words[column.name] = list(column.values) if column.kind == "category" else [False, True]
+        return tuple(names), np.stack(parts, axis=1), words
+
+
+def _first_of_bins(block: Block, count: int) -> NDArray[np.float64] | None:
+    """For bins of few whole numbers: the first of each, counted from the lowest, and one past the last of all."""
+    if block.kind != "number" or block.levels is None or block.levels <= count:
+        return None
+    return np.floor(np.arange(count + 1.0) * block.levels / count + 0.5)
+
+
+def _cells(blocks: Sequence[Block], counts: Sequence[int]) -> Cells:
+    """Equal cells; those of whole numbers end between two of them, so that none is cut."""
+    cuts: list[NDArray[np.float64] | None] = []
+    for block, count in zip(blocks, counts, strict=True):
+        first_of = _first_of_bins(block, count)
+        levels = block.levels or 2
+        cuts.append(None if first_of is None else (first_of[1:-1] - 0.5) * (2.0 * HALF / (levels - 1)) - HALF)
+    return Cells(tuple(blocks), tuple(counts), tuple(cuts))
+
+
+def _product(counts: Sequence[int]) -> str:
+    size = math.prod(counts)
+    return str(size) if size < 10**9 else f"about 10^{len(str(size)) - 1}"

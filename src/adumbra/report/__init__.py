@@ -1,0 +1,1 @@
+"""What is shown to people: documents, and what renders them for a terminal, Markdown, HTML and JSON."""

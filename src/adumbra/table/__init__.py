@@ -1,1 +1,0 @@
-"""Tables in and out: reading, encoding, bounding, drafting a schema."""

@@ -1,0 +1,152 @@
+"""Drafted schemas: refused as they stand, loadable once every suggestion is confirmed."""
+
+from __future__ import annotations
+
+import re
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adumbra.common.errors import InputError
+from adumbra.declare.schema import Schema
+from adumbra.tables.encode import check_columns, encode
+from adumbra.tables.read import open_table
+from adumbra.tables.schema_draft import draft_schema
+
+
+def confirmed(draft: str) -> Schema:
+    return Schema.parse(re.sub(r"(?m)^# ", "", draft))
+
+
+def test_a_draft_is_refused_until_confirmed():
+    frame = pl.DataFrame(
+        {
+            "age": ["34", "51", "?"],
+            "bmi": [20.5, 31.25, None],
+            "sex": ["F", "M", "F"],
+            "smoker": ["yes", "no", ""],
+            "ok": [True, False, True],
+            "row_id": ["k1", "k2", "k3"],
+            "visit": [1, 2, 3],
+            "tags": [["a"], [], ["b"]],
+            "empty": ["", "", None],
+        }
+    )
+    draft = draft_schema(open_table(frame))
+    with pytest.raises(InputError, match=r"'age'.*declared low"):
+        Schema.parse(draft)
+    schema = confirmed(draft)
+    kinds = {c.name: c.kind for c in schema.columns}
+    assert kinds == {
+        "age": "number", "bmi": "number", "sex": "category", "smoker": "flag", "ok": "flag",
+        "row_id": None, "visit": None, "tags": None, "empty": None,
+    }  # fmt: skip
+    assert {c.name for c in schema.columns if c.role == "drop"} == {"row_id", "visit", "tags", "empty"}
+    assert schema.column("age").integer and not schema.column("bmi").integer
+    assert schema.column("sex").values == ("F", "M")
+    assert schema.table.rows == 3
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pl.DataFrame({"a": [True, False]}),
+        pl.DataFrame({"a": ["yes", "no"]}),
+        pl.DataFrame({"a": [1.5, 2.5]}),
+        pl.DataFrame({"a": ["x", "y"]}),
+        pl.DataFrame({"a": ["0", "1"], "b": ["1", "0"]}),
+    ],
+)
+def test_no_draft_loads_by_itself(frame):
+    """Not even one made of flags alone, which need no range: their kind was seen in the rows too."""
+    draft = draft_schema(open_table(frame))
+    with pytest.raises(InputError):
+        Schema.parse(draft)
+    confirmed(draft)
+
+
+def test_what_was_seen_stands_only_in_suggestions():
+    frame = pl.DataFrame({"city": ["Sentinelburg", "Otherville"], "pay": [98765.25, 12345.5]})
+    for line in draft_schema(open_table(frame)).splitlines():
+        if not line.startswith("#"):
+            assert "Sentinelburg" not in line and not re.search(r"\d", line), line
+
+
+def test_ranges_are_rounded_outward():
+    frame = pl.DataFrame({"a": [17.3, 88.9], "b": [1234567, 7654321], "c": [0.00123, 0.00456], "d": [5, 5]})
+    schema = confirmed(draft_schema(open_table(frame)))
+    assert (schema.column("a").low, schema.column("a").high) == (17.0, 89.0)
+    assert (schema.column("b").low, schema.column("b").high) == (1200000, 7700000)
+    assert (schema.column("c").low, schema.column("c").high) == (0.0012, 0.0046)
+    assert schema.column("d").low < 5 < schema.column("d").high
+    encoded = encode(frame, schema)
+    assert all(r.clipped == 0 for r in encoded.repairs.values())
+
+
+def test_identifiers_are_hinted():
+    frame = pl.DataFrame(
+        {
+            "name": [f"person {i}" for i in range(2000)],
+            "customer_id": [str(7919 * i % 100003) for i in range(2000)],
+            "n": range(2000),
+            "x": [i % 50 for i in range(2000)],
+        }
+    )
+    draft = draft_schema(open_table(frame))
+    assert draft.count('# role = "drop"') == 3
+    assert "person" not in draft
+    assert [c.name for c in confirmed(draft).released] == ["x"]
+
+
+ODD = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(ODD, min_size=1, max_size=4, unique=True),
+    st.lists(ODD | st.sampled_from(['"', "a#b", "\n# x = 1", "'''", "\\", "]", "\x7f", "1e400", "nan"]), max_size=6),
+    st.lists(st.none() | st.floats() | st.sampled_from([1e308, -1e308, 1e-310]), min_size=1, max_size=6),
+)
+def test_odd_names_and_values_make_valid_drafts(names, texts, numbers):
+    height = max(len(texts), len(numbers))
+    frame = pl.DataFrame(
+        {
+            **{name: (texts + [""] * height)[:height] for name in names},
+            "\u2400numbers": pl.Series((numbers + [None] * height)[:height], dtype=pl.Float64),
+            "\u2400flag": pl.Series([i % 2 == 0 for i in range(height)]),
+        }
+    )
+    table = open_table(frame)
+    draft = draft_schema(table)
+    with pytest.raises(InputError):
+        Schema.parse(draft)
+    schema = confirmed(draft)
+    assert [c.name for c in schema.columns] == frame.columns
+    check_columns(schema, table.columns, table.types)
+    encode(frame, schema)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["adult.csv.gz", "wdbc.csv.gz", "dermatology.csv.gz", "hcc_survival.csv.gz", "bank_full.csv.gz",
+     "bank_additional_full.csv.gz", "cervical_cancer.csv.gz", "musk_v1.parquet"],
+)  # fmt: skip
+def test_real_tables(shared_data, name):
+    table = open_table(shared_data / name)
+    draft = draft_schema(table)
+    with pytest.raises(InputError):
+        Schema.parse(draft)
+    schema = confirmed(draft)
+    assert [c.name for c in schema.columns] == list(table.columns)
+    check_columns(schema, table.columns, table.types)
+    batch = next(table.batches([c.name for c in schema.released]))
+    assert all(r.clipped == 0 for r in encode(batch, schema).repairs.values())
+    assert Schema.parse(schema.to_toml()) == schema
+
+
+def test_what_no_file_can_hold_is_not_suggested():
+    frame = pl.DataFrame({"a\0": ["x", "y", "x"], "b": ["u", "v\0", "u"], "c": ["\0", "\0", "\0"]})
+    schema = confirmed(draft_schema(open_table(frame)))
+    assert [(c.name, c.values) for c in schema.released] == [("b", ("u",))]
