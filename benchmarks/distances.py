@@ -17,7 +17,8 @@ from pathlib import Path
 import polars as pl
 
 import adumbra as ad
-from adumbra.evaluate.distances import check_distances
+from adumbra.compare.distance_fit import check_distances
+from adumbra.tables.read import open_table
 
 _ADULT = {
     "age": {"kind": "number", "low": 17, "high": 90, "integer": True},
@@ -64,10 +65,15 @@ def retail_flags(path: Path, items: int = 50) -> tuple[pl.DataFrame, ad.Schema]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=Path)
     parser.add_argument("--quick", action="store_true", help="1,000 pairs, one epsilon")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
+    if arguments.data is None:
+        if not arguments.quick:
+            parser.error("give the folder of the data sets with --data")
+        print("needs the data sets, with --data: nothing done")
+        return
     pairs_count = 1_000 if arguments.quick else 10_000
     retail, retail_schema = retail_flags(arguments.data / "retail.csv.gz")
     tables = {"adult": (arguments.data / "adult.csv.gz", adult_schema()), "retail": (retail, retail_schema)}
@@ -79,7 +85,7 @@ def main() -> None:
                     budget = ad.Budget(epsilon, 1e-6, ad.Unit(unit), ad.Relation.REPLACE)
                     release = ad.release(table, schema, ad.DPPro(expected=expected), budget)
                     pairs = release.random_pairs(pairs_count, seed=11)
-                    check = check_distances(release, table, schema, pairs)
+                    check = check_distances(release.kind.answers(release.content), open_table(table), schema, pairs)
                     rows.append(
                         {
                             "table": name,
@@ -87,7 +93,7 @@ def main() -> None:
                             "relation": "replace",
                             "epsilon": epsilon,
                             "delta": 1e-6,
-                            "k": release.card.parameters["dimension"],
+                            "k": release.facts.dimension,
                             "expected": expected,
                             "sigma": release.card.noise["rows"].standard_deviation,
                             **dataclasses.asdict(check),

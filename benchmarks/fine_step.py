@@ -21,15 +21,16 @@ import argparse
 import json
 import os
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import threadpoolctl  # type: ignore[import-untyped]  # it ships no types
+from common.timing import in_turn
 from numpy.typing import NDArray
 
-from adumbra.linalg.mmd import KERNELS, FineStep, fit_fine_step
+from adumbra.jupa.learning.kernel_choice import fit_fine_step
+from adumbra.jupa.learning.mmd import KERNELS, FineStep
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -144,13 +145,6 @@ def ours(fine: FineStep, records: Reals, targets: Integers, threads: int) -> Ans
     return moved.rows, moved.steps
 
 
-def timed(work: Callable[[], Answer]) -> tuple[float, float, Answer]:
-    """Wall seconds, CPU seconds of all threads, and what came out."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    found = work()
-    return time.perf_counter() - wall, time.process_time() - cpu, found
-
-
 def compare(shape: str, kernel: str, options: argparse.Namespace) -> dict[str, Any]:
     fine, records, targets = problem(shape, kernel, 0.1 if options.quick else 1.0, 30 if options.quick else 200)
     fine.move(records[:1], targets[:1])  # compile
@@ -160,14 +154,7 @@ def compare(shape: str, kernel: str, options: argparse.Namespace) -> dict[str, A
         "loop": lambda: one_by_one(fine, records, targets),
         "at once": lambda: all_at_once(fine, records, targets),
     }
-    wall: dict[str, list[float]] = {name: [] for name in work}
-    cpu: dict[str, list[float]] = {name: [] for name in work}
-    answers = {}
-    for _ in range(1 if options.quick else options.rounds):
-        for name, call in work.items():
-            seconds, busy, answers[name] = timed(call)
-            wall[name].append(seconds)
-            cpu[name].append(busy)
+    wall, cpu, answers = in_turn(work, 1 if options.quick else options.rounds)
     rows, steps = answers["ours"]
     for name in ("two", "loop", "at once"):
         assert np.mean(answers[name][1] == steps) > 0.99, f"{name} takes other steps"

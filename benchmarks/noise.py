@@ -10,32 +10,14 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import threading
-import time
 from collections.abc import Callable
 
-import numba
 import numpy as np
+from common.timing import in_turn, spin_threads
 
-from adumbra.privacy.noise import add_noise
+from adumbra.noise.add import add_noise
 
 T, STEP = 1e6 / 3, 2.0**-16
-
-
-@numba.njit(nogil=True)
-def spin(n: int) -> int:
-    x = 1
-    for i in range(n):
-        x = (x * 1103515245 + i) & 0x7FFFFFFF
-    return x
-
-
-def spin_threads(threads: int, work: int) -> None:
-    workers = [threading.Thread(target=spin, args=(work // threads,)) for _ in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
 
 
 def opendp_gaussian(n: int) -> Callable[[], object] | None:
@@ -73,16 +55,11 @@ def cases(rows: int, columns: int) -> dict[str, tuple[int, Callable[[], object]]
 
 def measure(rows: int, columns: int, rounds: int) -> list[dict[str, float | str]]:
     todo = cases(rows, columns)
-    cpu: dict[str, list[float]] = {name: [] for name in todo}
-    wall: dict[str, list[float]] = {name: [] for name in todo}
     for _, call in todo.values():
         call()  # compile, build tables
-    for _ in range(rounds):
-        for name, (n, call) in todo.items():
-            c, w = time.process_time(), time.perf_counter()
-            call()
-            cpu[name].append((time.process_time() - c) / n)
-            wall[name].append((time.perf_counter() - w) / n)
+    wall, cpu, _ = in_turn({name: call for name, (_, call) in todo.items()}, rounds)
+    for name, (n, _) in todo.items():
+        wall[name], cpu[name] = [seconds / n for seconds in wall[name]], [seconds / n for seconds in cpu[name]]
     base = "numpy Y + standard_normal"
     base_cpu, base_wall = statistics.median(cpu[base]), statistics.median(wall[base])
     return [

@@ -21,41 +21,25 @@ import json
 import statistics
 import subprocess
 import sys
-import threading
 import time
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import threadpoolctl  # type: ignore[import-untyped]  # it ships no types
+from common.timing import in_turn, spin, spin_threads, timed
 from numpy.typing import NDArray
 from scipy.fft import dct
 from sklearn.linear_model import orthogonal_mp_gram
 
-from adumbra.linalg.pursuit import MatrixOperator, pursue, pursue_gram, pursue_operator
+from adumbra.numerics.operator_pursuit import MatrixOperator, pursue_operator
+from adumbra.numerics.pursuit import pursue, pursue_gram
 
 Reals = NDArray[np.float64]
 Row = dict[str, Any]
 SPIN = 50_000_000
 SHAPES = [(256, 128, 10), (256, 128, 20), (1024, 256, 10), (1024, 256, 20)]
-
-
-@numba.njit(nogil=True)
-def spin(n: int) -> int:
-    x = 1
-    for i in range(n):
-        x = (x * 1103515245 + i) & 0x7FFFFFFF
-    return x
-
-
-def spin_threads(threads: int, work: int) -> None:
-    workers = [threading.Thread(target=spin, args=(work // threads,)) for _ in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
 
 
 def problem(width: int, measurements: int, atoms: int, count: int) -> tuple[Reals, Reals]:
@@ -70,28 +54,6 @@ def problem(width: int, measurements: int, atoms: int, count: int) -> tuple[Real
     noise = rng.normal(size=signals.shape)
     noise *= 0.1 * np.linalg.norm(signals, axis=1, keepdims=True) / np.sqrt(measurements)
     return matrix, signals + noise
-
-
-def timed(work: Callable[[], Any]) -> tuple[float, float, Any]:
-    """Wall seconds, CPU seconds of all threads, and what came out."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    found = work()
-    return time.perf_counter() - wall, time.process_time() - cpu, found
-
-
-def in_turn(
-    work: dict[str, Callable[[], Any]], rounds: int
-) -> tuple[dict[str, list[float]], dict[str, list[float]], dict[str, Any]]:
-    """Wall and CPU seconds of every round, and what came out last."""
-    wall: dict[str, list[float]] = {name: [] for name in work}
-    cpu: dict[str, list[float]] = {name: [] for name in work}
-    results = {}
-    for _ in range(rounds):
-        for name, call in work.items():
-            seconds, used, results[name] = timed(call)
-            wall[name].append(seconds)
-            cpu[name].append(used)
-    return wall, cpu, results
 
 
 def compare(width: int, measurements: int, atoms: int, count: int, rounds: int) -> Row:

@@ -24,11 +24,12 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 import venv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from common.timing import timed
 
 PEERS = {
     "diffprivlib": ["diffprivlib", "scikit-learn<1.6"],
@@ -137,23 +138,17 @@ class Peer:
             self.process.communicate()
 
 
-def timed(work: Callable[[], object]) -> tuple[float, float]:
-    wall, cpu = time.perf_counter(), time.process_time()
-    work()
-    return time.perf_counter() - wall, time.process_time() - cpu
-
-
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """One size, in this process, whose threads are already set."""
     import numpy as np
     import polars as pl
 
     import adumbra as ad
-    from adumbra.core.space import GRID
-    from adumbra.linalg import spectrum
-    from adumbra.linalg.rows import add_squares, fault, shortened
+    from adumbra.declare.space import GRID
     from adumbra.mechanisms.analyze_gauss import AnalyzeGauss
-    from adumbra.table.encode import encode
+    from adumbra.numerics import spectrum
+    from adumbra.numerics.integer_kernels import add_squares, fault
+    from adumbra.tables.encode import encode
 
     rows, columns = options.rows, options.columns
     rng = np.random.default_rng(0)
@@ -170,7 +165,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         return ad.release(source, schema, mechanism, budget)
 
     plan = ad.plan(table[:1], schema, mechanism, budget)
-    view = next(iter(plan.queries.values())).view
+    clip = next(iter(plan.queries.values())).clip
     size = max(1024, 2**19 // columns)
     square, limit = np.zeros((columns, columns)), np.full(columns, GRID / 2)
     block = table[:size]
@@ -205,7 +200,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             "  part: eigh alone": lambda: np.linalg.eigh(moment),
             "  part: encoding": repeated(lambda: encode(block, schema)),
             "  part: check at the door": repeated(lambda: fault(encoded, -limit, limit, np.inf)),
-            "  part: rows cut to length": repeated(lambda: shortened(encoded, view.centre, view.bound)),
+            "  part: rows clipped to length": repeated(lambda: clip.of(encoded)),
             "  part: exact second moment": repeated(lambda: add_squares(encoded, square)),
             "  part: axes with error bars": lambda: spectrum.leading(moment, 40),
         }
@@ -213,7 +208,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         if options.peers is not None:
             np.save(Path(place) / "array.npy", table)
-            bound = 2 * view.bound / GRID  # a range of 2 is 1 in encoded units
+            bound = 2 * clip.bound / GRID  # a range of 2 is 1 in encoded units
             peers = [Peer(name, options.peers, Path(place) / "array.npy", bound, options.patience) for name in PEERS]
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in work}
         failed = {peer.name: peer.problem for peer in peers if peer.problem}
@@ -223,7 +218,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 work[name]()  # what a process pays once: libraries, compiled code from its cache
         for _ in range(options.rounds):
             for name, each in work.items():
-                found[name].append(timed(each))
+                found[name].append(timed(each)[:2])
             for peer in peers:
                 one = peer.fit()
                 if one is not None:

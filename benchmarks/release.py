@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import resource
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+from common.timing import child_usage
 
 NUMBERS, CATEGORIES, VALUES, DIMENSION = 90, 10, 12, 32
 
@@ -61,13 +59,7 @@ def make_schema(path: Path) -> None:
 
 def run(code: str, *arguments: str) -> tuple[float, float]:
     """CPU seconds and peak memory (MB) of a child process."""
-    child = subprocess.Popen([sys.executable, "-c", code, *arguments], env=os.environ | {"OPENBLAS_NUM_THREADS": "1"})
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode:
-        raise SystemExit("a run failed")
-    assert isinstance(usage, resource.struct_rusage)
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+    return child_usage([sys.executable, "-c", code, *arguments], OPENBLAS_NUM_THREADS="1")
 
 
 def main() -> None:

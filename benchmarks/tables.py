@@ -15,7 +15,6 @@ rows, test part included. Nothing else of a table is used, and no setting differ
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
 import time
 import warnings
@@ -27,6 +26,8 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from common.resume import write_rows
+from common.tables import markdown
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -249,7 +250,7 @@ def summary(results: list[dict[str, Any]]) -> str:
     """A table for people: the mean over splits, the standard error, and the goal."""
     heads = ["set", "mechanism", "epsilon", "forest", "logistic", "better", "goal"]
     heads += ["correlation error", "total variation", "CPU s"]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    lines = []
     keys = dict.fromkeys((r["set"], r["mechanism"], r["epsilon"]) for r in results)
     for name, mechanism, epsilon in keys:
         rows = [r for r in results if (r["set"], r["mechanism"], r["epsilon"]) == (name, mechanism, epsilon)]
@@ -270,8 +271,8 @@ def summary(results: list[dict[str, Any]]) -> str:
             for k in ("correlation_error", "total_variation", "cpu")
         ]
         numbers = [*cells, f"{best:.3f}", verdict, *extra]
-        lines.append(f"| {name} | {shown} | {epsilon or ''} | {' | '.join(numbers)} |")
-    return "\n".join(lines)
+        lines.append([name, shown, epsilon or "", *numbers])
+    return markdown(heads, lines)
 
 
 def main() -> None:
@@ -299,10 +300,7 @@ def main() -> None:
             print(f"\r{done}/{len(todo)}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     if options.out is not None:
-        with options.out.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(dict.fromkeys(key for row in results for key in row)))
-            writer.writeheader()
-            writer.writerows(results)
+        write_rows(results, options.out)
     print(summary(results))
 
 

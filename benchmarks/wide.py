@@ -13,12 +13,11 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+from common.timing import timed
 
 import adumbra as ad
 from adumbra.mechanisms.catalogue import build
@@ -50,12 +49,6 @@ def floor(path: Path, out: Path) -> None:
     pl.DataFrame(draw + means[group], schema=frame.drop("label").columns).write_parquet(out)
 
 
-def cpu(work: Callable[[], object]) -> float:
-    started = time.process_time()
-    work()
-    return time.process_time() - started
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path)
@@ -73,14 +66,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         source, count = Path(place) / "table.parquet", iter(range(10**6))
         frame.write_parquet(source)
-        least = min(cpu(lambda: floor(source, Path(place) / "floor.parquet")) for _ in range(options.repeats))
+        least = min(timed(lambda: floor(source, Path(place) / "floor.parquet"))[1] for _ in range(options.repeats))
         for name in options.mechanisms.split(","):
             times = [
-                cpu(
+                timed(
                     lambda name=name: ad.release(
                         source, schema, build(name, {}), ad.Budget(1.0, 1e-4), out=Path(place) / str(next(count))
                     )
-                )
+                )[1]
                 for _ in range(options.repeats + 1)
             ]
             found.append({"mechanism": name, "first": times[0], "later": min(times[1:]), "floor": least})

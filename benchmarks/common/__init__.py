@@ -1,0 +1,1 @@
+"""What the benchmarks share: Markdown tables, timing, taking up where a run stopped, and small charts."""
