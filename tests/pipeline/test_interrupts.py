@@ -10,6 +10,7 @@ import sys
 import time
 import tomllib
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -120,6 +121,63 @@ def test_everything_is_as_it_was_afterwards():
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM), sys.unraisablehook) == before
     assert not interrupts.asked_to_stop()
     interrupts.stop_if_asked()
+
+
+def _calls_detach() -> None:
+    detach()  # type: ignore[name-defined]  # noqa: F821 - of the module that it is made a function of
+
+
+def test_an_interrupt_inside_the_compiler_waits_until_it_is_done():
+    steps: list[str] = []
+
+    def detach() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(1000):
+            pass
+        steps.append("detached")
+
+    names = {"__name__": "llvmlite.binding.module", "detach": detach}
+    link = FunctionType(_calls_detach.__code__, names)
+    with interrupts.listening():
+        with pytest.raises(KeyboardInterrupt):
+            link()
+            steps.append("came back")
+            time.sleep(5)
+        assert steps == ["detached", "came back"]
+        assert interrupts.asked_to_stop()
+    time.sleep(0.1)  # nothing is tried again afterwards
+
+
+_COMPILES = """
+import os, signal, traceback
+import llvmlite.binding.module as binding
+from adumbra.cli import main
+sent = []
+def owned(self, name, value):
+    stack = [frame.name for frame in traceback.extract_stack()]
+    if name == "_owned" and not sent and "_compile_for_args" in stack:
+        # the engine owns the module already; llvmlite does not know it yet
+        sent.append(os.kill(os.getpid(), signal.SIGTERM))
+        for _ in range(1000):
+            pass
+    object.__setattr__(self, name, value)
+binding.ModuleRef.__setattr__ = owned
+main.run()
+"""
+
+
+def test_an_interrupt_while_kernels_are_compiled_crashes_nothing(home: Home, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _COMPILES, *JOB, "--out", "r"],
+        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "MALLOC_PERTURB_": "165"},  # freed twice shows
+        cwd=home.path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 130, done.stderr
+    assert "interrupted: no release was written" in done.stderr
+    assert (home.charges(), home.leftovers()) == (0, [])
 
 
 def test_an_interrupt_before_the_release_begins_says_that_nothing_was_charged(tmp_path, monkeypatch, capfd):

@@ -3,6 +3,10 @@
 Python answers Ctrl-C by raising `KeyboardInterrupt` wherever it happens to be. Inside a finalizer, or a function that
 a library calls from compiled code, nobody can catch it: it is printed as "Exception ignored" and the work goes on. So
 the handler also remembers the wish, and whoever is about to do something that cannot be undone asks `stop_if_asked`.
+
+Inside numba, which compiles our kernels at their first call, nothing is raised at all: llvmlite hands objects over to
+LLVM in two steps, and an exception between them lets both sides free the same object, so that the process crashes when
+the exception is thrown away. The wish is remembered and tried again a moment later.
 """
 
 from __future__ import annotations
@@ -12,11 +16,14 @@ import signal
 import sys
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 __all__ = ["asked_to_stop", "listening", "stop_if_asked"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_COMPILER = ("numba", "llvmlite")
+_AGAIN = 0.02
+"""Seconds until an interrupt that came inside the compiler is tried again."""
 
 
 class _Wish:
@@ -39,9 +46,21 @@ def stop_if_asked() -> None:
         raise KeyboardInterrupt
 
 
-def _remember(number: int, frame: FrameType | None) -> NoReturn:
+def _remember(number: int, frame: FrameType | None) -> None:
     _Wish.stop = True
+    if _is_compiling(frame):
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+        return
     raise KeyboardInterrupt
+
+
+def _is_compiling(frame: FrameType | None) -> bool:
+    """Whether numba or llvmlite is at work anywhere below `frame`."""
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] in _COMPILER:
+            return True
+        frame = frame.f_back
+    return False
 
 
 @contextlib.contextmanager
@@ -61,9 +80,11 @@ def listening() -> Iterator[None]:
     sys.unraisablehook = without_interrupts
     try:
         with contextlib.suppress(ValueError):
-            before.update({number: signal.signal(number, _remember) for number in _SIGNALS})
+            before.update({number: signal.signal(number, _remember) for number in (*_SIGNALS, signal.SIGALRM)})
         yield
     finally:
+        if before:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
         sys.unraisablehook = hook
