@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from adumbra.accounting.events import Event
 from adumbra.declare.guarantee import Neighbours, Promise
 from adumbra.ledger.ledger import Ledger
-from adumbra.privacy.events import Event
 
 ROW = Neighbours.parse("row/replace")
 MOST = 200

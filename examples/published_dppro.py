@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from adumbra.privacy.calibrate import (
+from adumbra.accounting.calibrate import (
     eps_for,
     fresh_sigma_for,
     gaussian_delta,

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from adumbra.privacy.calibrate import chi2_cells, fresh_sigma_for, gaussian_delta, mu_for, paper_sigma, smallest
+from adumbra.accounting.calibrate import chi2_cells, fresh_sigma_for, gaussian_delta, mu_for, paper_sigma, smallest
 from adumbra.published.dprp_paper import imputed, theorem_a_sigma, theorem_b_sigma, unit_rows
 
 DELTA = 1e-4  # the paper's

@@ -18,9 +18,9 @@ import pytest
 
 import adumbra as ad
 from adumbra import pipeline
+from adumbra.accounting.events import Event
 from adumbra.noise import add as noise
 from adumbra.privacy import meter
-from adumbra.privacy.events import Event
 from adumbra.queries.histograms import TailChoice
 from adumbra.releases.card import Card
 from tests.mechanisms import test_synthetic

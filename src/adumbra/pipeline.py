@@ -22,6 +22,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from adumbra.accounting.accountant import costs_of, keeps
 from adumbra.common.crash_points import checkpoint
 from adumbra.common.csv_forms import Csv
 from adumbra.common.errors import InputError, after_charge
@@ -33,7 +34,6 @@ from adumbra.declare.schema import Schema
 from adumbra.families.contract import Chooser, Setting, check_supported, promised_delta
 from adumbra.job import Job, Plan
 from adumbra.ledger.ledger import Ledger
-from adumbra.privacy.accounting import costs_of, keeps
 from adumbra.privacy.charge import Charge, PlannedCharge
 from adumbra.privacy.engine import Engine
 from adumbra.privacy.meter import calibrated, check_countable

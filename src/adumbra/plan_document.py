@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from adumbra.accounting.accountant import epsilon_of
 from adumbra.declare.space import GRID
 from adumbra.job import Plan
 from adumbra.ledger.ledger import Ledger
-from adumbra.privacy.accounting import epsilon_of
 from adumbra.report.document import Document, Facts, Section, Table
 
 __all__ = ["plan_document"]

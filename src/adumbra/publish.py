@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from adumbra.accounting.accountant import costs_of, keeps, mu_of
 from adumbra.common.csv_forms import Csv
 from adumbra.common.library import library
 from adumbra.declare.column import Value
@@ -27,7 +28,6 @@ from adumbra.declare.space import GRID
 from adumbra.families.contract import Draft, Mechanism, Setting, public_options
 from adumbra.kinds.kind import kind_named
 from adumbra.kinds.synthetic_table import SyntheticTableFacts
-from adumbra.privacy.accounting import costs_of, keeps, mu_of
 from adumbra.privacy.meter import Calibration
 from adumbra.releases.card import Card, CardNoise, CardSeed, sentence
 from adumbra.releases.data_files import RowFiles

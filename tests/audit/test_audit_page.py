@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
+from adumbra.accounting.calibrate import mu_for
 from adumbra.audit.findings import NOT_REFUTED, REFUTED, WORDING, AuditReport, Finding, Measured
 from adumbra.audit.page import page
 from adumbra.common.errors import InputError
-from adumbra.privacy.calibrate import mu_for
 
 SEEN = Measured((1.0, 0.3, 0.01, 0.0), (1.0, 0.5, 0.02, 0.004), (0.99, 0.48, 0.016, 0.002), (1.0, 0.52, 0.024, 0.007))
 SOUND = Finding(

@@ -10,13 +10,13 @@ import pytest
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
+from adumbra.accounting.calibrate import eps_for, fresh_delta, gaussian_delta, mu_for
+from adumbra.accounting.events import FreshProjection
 from adumbra.audit.bounds import by_family, by_threshold
 from adumbra.audit.findings import NOT_REFUTED, REFUTED, Finding
 from adumbra.audit.paper_cases import PUBLISHED, Case, PaperPromise, _fresh_epsilon, fit, row_space, worst_moment_pair
 from adumbra.audit.paper_claims import _found, audit_published
 from adumbra.common.errors import InputError
-from adumbra.privacy.calibrate import eps_for, fresh_delta, gaussian_delta, mu_for
-from adumbra.privacy.events import FreshProjection
 from adumbra.published.csm_paper import READINGS
 from adumbra.published.dppro_paper import theorem_2_sigma
 from adumbra.published.dprp_paper import dprp, theorem_a_sigma

@@ -17,6 +17,7 @@ import pytest
 from scipy import special, stats
 from scipy.optimize import linprog
 
+from adumbra.accounting import calibrate
 from adumbra.audit import bounds
 from adumbra.audit import hypothesis_curves as tradeoff
 from adumbra.audit.bounds import (
@@ -30,7 +31,6 @@ from adumbra.audit.bounds import (
 )
 from adumbra.audit.hypothesis_curves import ApproximateCurve, GaussianCurve, LaplaceCurve, claimed, refutes
 from adumbra.common.errors import InputError
-from adumbra.privacy import calibrate
 
 CURVES = [
     *(GaussianCurve(mu) for mu in (0.0, 0.3, 1.0, 4.0)),

@@ -15,10 +15,11 @@ import math
 import numpy as np
 import pytest
 
+from adumbra.accounting import calibrate
 from adumbra.declare.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.declare.space import CATEGORY_STEPS, GRID, HALF
 from adumbra.noise import add as noise
-from adumbra.privacy import calibrate, engine
+from adumbra.privacy import engine
 from adumbra.privacy.meter import Meter
 from adumbra.privacy.private_rows import PrivateRows
 from adumbra.queries.cells import Cells, Groups

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from adumbra.accounting.events import Event
 from adumbra.common.errors import InputError
 from adumbra.common.validation import at_least, settle
 from adumbra.compare.comparison import Beside, Comparison, no_models
@@ -21,7 +22,6 @@ from adumbra.families.row_count import measured_arrays, measured_names
 from adumbra.kinds.attack_views import Sight, View, sum_views
 from adumbra.kinds.estimates import Estimate
 from adumbra.kinds.kind import Content, Kind, KindFacts
-from adumbra.privacy.events import Event
 from adumbra.queries.sums import Total
 from adumbra.releases.card import CardWords
 from adumbra.report.document import Section, Table

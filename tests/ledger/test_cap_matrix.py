@@ -11,11 +11,11 @@ import math
 
 import pytest
 
+from adumbra.accounting.accountant import epsilon_of
+from adumbra.accounting.events import Event, FreshProjection
 from adumbra.common.errors import Refused
 from adumbra.declare.guarantee import Neighbours, Promise
 from adumbra.ledger.ledger import Ledger
-from adumbra.privacy.accounting import epsilon_of
-from adumbra.privacy.events import Event, FreshProjection
 
 EVERY = [str(n) for n in Neighbours.every()]
 DELTA = 1e-6

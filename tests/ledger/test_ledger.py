@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from adumbra.accounting.accountant import epsilon_of
+from adumbra.accounting.events import Event, FreshProjection
 from adumbra.common.errors import InputError, Refused
 from adumbra.declare.guarantee import Neighbours, Promise
 from adumbra.ledger.ledger import Entry, Ledger, Receipt
-from adumbra.privacy.accounting import epsilon_of
-from adumbra.privacy.events import Event, FreshProjection
 
 ROW = Neighbours.parse("row/replace")
 CELL = Neighbours.parse("cell/replace")
@@ -399,7 +399,7 @@ def test_a_ledger_somebody_else_holds(filled: Ledger) -> None:
 AS_NOBODY = """
 import importlib.metadata, os, sys
 from adumbra.common.errors import InputError
-from adumbra.privacy.events import Event
+from adumbra.accounting.events import Event
 from adumbra.declare.guarantee import Neighbours, Promise
 from adumbra.ledger.ledger import Ledger
 importlib.metadata.version("adumbra")  # nobody may not be able to read the installed packages
@@ -438,7 +438,7 @@ def test_a_read_only_ledger_can_be_read_but_not_charged() -> None:
 CHARGE = """
 import sys
 from adumbra.common.errors import Refused
-from adumbra.privacy.events import Event
+from adumbra.accounting.events import Event
 from adumbra.declare.guarantee import Neighbours, Promise
 from adumbra.ledger.ledger import Ledger
 path, name, times = sys.argv[1], sys.argv[2], int(sys.argv[3])

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from adumbra.accounting.accountant import at_most, composed, epsilon_of, epsilon_of_all
+from adumbra.accounting.composition import Composition
+from adumbra.accounting.events import Event, FreshProjection
 from adumbra.common.errors import AdumbraError, InputError, Refused
 from adumbra.declare.guarantee import Neighbours
 from adumbra.ledger import running
 from adumbra.ledger.ledger import Ledger
 from adumbra.ledger.sqlite import _OpenFile
-from adumbra.privacy.accounting import at_most, composed, epsilon_of, epsilon_of_all
-from adumbra.privacy.composition import Composition
-from adumbra.privacy.events import Event, FreshProjection
 from tests.ledger.test_ledger import CELL, ROW, charge, laplace, start, tamper
 from tests.ledger.test_ledger_content import CHARGE, event, written
 

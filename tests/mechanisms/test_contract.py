@@ -10,12 +10,12 @@ import polars as pl
 import pytest
 
 import adumbra as ad
+from adumbra.accounting.calibrate import eps_for
+from adumbra.accounting.events import PURE
 from adumbra.audit.transcripts import encoded, loss_of, stated_loss, transcript
 from adumbra.declare.guarantee import Neighbours, Relation, Unit
 from adumbra.mechanisms.catalogue import build, catalogue, options
 from adumbra.noise import add as noise
-from adumbra.privacy.calibrate import eps_for
-from adumbra.privacy.events import PURE
 
 NAMES = list(catalogue())
 SCHEMA = ad.Schema.parse(

@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 
 import adumbra as ad
+from adumbra.accounting import calibrate
 from adumbra.declare.space import GRID
 from adumbra.mechanisms.dprp import DPRP
 from adumbra.noise import add as noise
-from adumbra.privacy import calibrate
 from adumbra.queries.row_map import RowMap
 
 KINDS = ("posterior-draw", "wiener", "moment-matched", "pseudo-inverse")

@@ -13,12 +13,12 @@ import math
 import numpy as np
 import pytest
 
+from adumbra.accounting import calibrate
 from adumbra.declare.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.declare.space import HALF
 from adumbra.noise import add as noise
 from adumbra.noise.l2_laplace import L2Sampler
 from adumbra.noise.lattice_tables import GaussianTable, LaplaceTable
-from adumbra.privacy import calibrate
 from adumbra.privacy.engine import noise_threads
 from adumbra.privacy.meter import Meter
 from adumbra.privacy.private_rows import PrivateRows

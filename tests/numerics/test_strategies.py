@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import adumbra.queries.histograms
+from adumbra.accounting import calibrate
 from adumbra.audit.choices import log_chances
 from adumbra.common.errors import InputError
 from adumbra.declare.guarantee import Neighbours, Promise, Relation, Unit
@@ -26,7 +27,7 @@ from adumbra.declare.space import CATEGORY_STEPS, COUNT_STEPS, GRID, HALF, Space
 from adumbra.noise import add as noise
 from adumbra.numerics.seeded_sensing import sensing
 from adumbra.numerics.strategies import Haar, Identity, Tree, Waves, padded, rebuilt
-from adumbra.privacy import calibrate, sensitivity
+from adumbra.privacy import sensitivity
 from adumbra.privacy.meter import Meter, calibrated
 from adumbra.privacy.private_rows import PrivateRows
 from adumbra.queries.cells import Cells, Groups

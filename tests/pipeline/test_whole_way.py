@@ -7,11 +7,11 @@ import polars as pl
 import pytest
 
 import adumbra as ad
+from adumbra.accounting import calibrate
 from adumbra.declare.guarantee import Relation, Unit
 from adumbra.families.synthetic import DrawnTable
 from adumbra.mechanisms.catalogue import build, catalogue
 from adumbra.noise import add as noise
-from adumbra.privacy import calibrate
 from tests.at_the_noise import CORNERS, moved, paid_for, with_row
 from tests.queries import test_second_moment
 

@@ -9,8 +9,8 @@ import sqlite3
 import adumbra.ledger.ledger
 import adumbra.ledger.running
 import adumbra.ledger.sqlite
+from adumbra.accounting.composition import Composition
 from adumbra.common.errors import Refused
-from adumbra.privacy.composition import Composition
 from tests.ledger import test_cap_matrix, test_ledger, test_running_totals
 from tests.mechanisms import test_synthetic
 from tests.pipeline import test_refused_before_the_charge

@@ -13,9 +13,9 @@ import numpy as np
 
 import adumbra.common.randomness
 import adumbra.privacy.meter
+from adumbra.accounting import calibrate
 from adumbra.common.randomness import Coins
 from adumbra.noise import add as noise
-from adumbra.privacy import calibrate
 from tests.common import test_coins
 from tests.mechanisms import test_contract, test_dppro
 from tests.noise import test_noise, test_noise_keys, test_noise_scale

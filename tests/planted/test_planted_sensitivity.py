@@ -9,11 +9,11 @@ import numpy as np
 
 import adumbra.ledger.ledger
 import adumbra.privacy.meter
+from adumbra.accounting.composition import Composition
+from adumbra.accounting.events import Event
 from adumbra.declare.guarantee import Neighbours, Relation, Unit
 from adumbra.declare.space import GRID, HALF, Space
 from adumbra.privacy import sensitivity
-from adumbra.privacy.composition import Composition
-from adumbra.privacy.events import Event
 from adumbra.queries.row_map import RowMap
 from adumbra.queries.second_moment import Gram, GramTimes, MomentsQuery, RowsAndGram
 from adumbra.queries.sums import TablesQuery

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from adumbra.accounting.events import Event
 from adumbra.declare.guarantee import Neighbours, Promise
 from adumbra.privacy.charge import Charge, PlannedCharge
-from adumbra.privacy.events import Event
 
 PROMISE = Promise(1.0, 1e-6, Neighbours.parse("row/replace"))
 ONE, TWO, OTHER = (Event("gaussian", scale, {"row/replace": 1.0}) for scale in (2.0, 3.0, 4.0))

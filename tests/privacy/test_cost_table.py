@@ -15,12 +15,12 @@ import math
 import pytest
 
 import adumbra as ad
+from adumbra.accounting.accountant import costs_of
+from adumbra.accounting.events import Event
 from adumbra.common.errors import Refused
 from adumbra.declare.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.ledger import ledger as ledgers
 from adumbra.mechanisms.catalogue import build, catalogue
-from adumbra.privacy.accounting import costs_of
-from adumbra.privacy.events import Event
 from adumbra.privacy.meter import calibrated
 from tests.at_the_noise import CORNERS, SCHEMA, event_by_event, released, same_in_public, with_row
 from tests.mechanisms import test_synthetic

@@ -11,13 +11,13 @@ import pytest
 
 import adumbra as ad
 import adumbra.privacy.meter
+from adumbra.accounting import calibrate
+from adumbra.accounting.accountant import delta_of, epsilon_of
+from adumbra.accounting.calibrate import fresh_sigma_for, mu_for
+from adumbra.accounting.events import Event, FreshProjection
 from adumbra.declare.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.declare.space import CATEGORY_STEPS, GRID, HALF
 from adumbra.numerics.projections import ROUNDING
-from adumbra.privacy import calibrate
-from adumbra.privacy.accounting import delta_of, epsilon_of
-from adumbra.privacy.calibrate import fresh_sigma_for, mu_for
-from adumbra.privacy.events import Event, FreshProjection
 from adumbra.privacy.meter import Meter
 from adumbra.privacy.private_rows import PrivateRows
 from adumbra.queries.row_map import RowMap

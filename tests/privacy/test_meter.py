@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from adumbra.accounting import calibrate
+from adumbra.accounting.accountant import epsilon_of
 from adumbra.common.errors import InputError
 from adumbra.common.randomness import PublicSeed
 from adumbra.declare.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.declare.space import GRID, HALF
 from adumbra.noise import add as noise
 from adumbra.numerics.projections import ROUNDING, ProjectionKind, draw, gaussian_matrix
-from adumbra.privacy import calibrate
-from adumbra.privacy.accounting import epsilon_of
 from adumbra.privacy.meter import Meter, calibrated
 from adumbra.privacy.private_rows import PrivateRows
 from adumbra.queries.query import GaussianRecipe

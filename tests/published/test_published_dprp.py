@@ -13,9 +13,9 @@ import polars as pl
 import pytest
 from scipy import integrate, stats
 
+from adumbra.accounting.calibrate import gaussian_delta, paper_sigma
 from adumbra.common.errors import InputError
 from adumbra.models.reconstruct import pseudo_inverse
-from adumbra.privacy.calibrate import gaussian_delta, paper_sigma
 from adumbra.published.dprp_paper import (
     MOMENT_SHARE,
     PROJECTION_SHARE,

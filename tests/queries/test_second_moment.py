@@ -17,6 +17,7 @@ import pytest
 from scipy import stats
 
 import adumbra as ad
+from adumbra.accounting import calibrate
 from adumbra.audit import attacks
 from adumbra.audit.transcripts import Witness
 from adumbra.declare.guarantee import Neighbours, Promise, Relation, Unit
@@ -24,7 +25,6 @@ from adumbra.declare.space import CATEGORY_STEPS, GRID, HALF
 from adumbra.mechanisms.catalogue import build
 from adumbra.numerics.projections import ROUNDING
 from adumbra.pipeline import prepare
-from adumbra.privacy import calibrate
 from adumbra.privacy.meter import Meter, calibrated
 from adumbra.privacy.private_rows import PrivateRows
 from adumbra.privacy.sensitivity import bounds, sensitivity

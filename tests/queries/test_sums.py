@@ -15,13 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
+from adumbra.accounting import calibrate
+from adumbra.accounting.accountant import epsilon_of
 from adumbra.common.errors import InputError
 from adumbra.common.randomness import PublicSeed
 from adumbra.declare.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.declare.space import CATEGORY_STEPS, COUNT_STEPS, GRID, HALF, Block, Space
 from adumbra.numerics.projections import ROUNDING, ProjectionKind, draw, gaussian_matrix
-from adumbra.privacy import calibrate, sensitivity
-from adumbra.privacy.accounting import epsilon_of
+from adumbra.privacy import sensitivity
 from adumbra.privacy.meter import Meter, calibrated, preview_sd
 from adumbra.privacy.private_rows import PrivateRows
 from adumbra.privacy.totals import Totals, _Running

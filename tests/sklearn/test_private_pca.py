@@ -39,8 +39,8 @@ from sklearn.utils.estimator_checks import check_estimator, parametrize_with_che
 import adumbra as ad
 import adumbra.sklearn
 from adumbra import api
+from adumbra.accounting.accountant import epsilon_of
 from adumbra.noise import add as noise
-from adumbra.privacy.accounting import epsilon_of
 from adumbra.sklearn import DPProTransformer, PrivatePCA, SearchCost, search_cost
 from tests.house.test_docs import text
 from tests.repeatable import repeatable  # noqa: F401
@@ -807,7 +807,7 @@ def test_a_pipeline_with_private_axes_learns(tmp_path):
 
 
 ROOMS = ("common", "declare", "queries", "mechanisms", "families", "releases", "sklearn")
-SERVED = ("ledger.ledger", "privacy.accounting", "privacy.calibrate", "privacy.events")
+SERVED = ("ledger.ledger", "accounting.accountant", "accounting.calibrate", "accounting.events")
 
 
 def test_estimators_reach_rows_through_release_alone():

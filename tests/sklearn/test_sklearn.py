@@ -22,8 +22,8 @@ from sklearn.utils.estimator_checks import check_estimator, parametrize_with_che
 
 import adumbra as ad
 import adumbra.sklearn
+from adumbra.accounting.calibrate import mu_for
 from adumbra.noise import add as noise
-from adumbra.privacy.calibrate import mu_for
 from adumbra.sklearn import DPProTransformer
 from tests.contents import contents, differing
 from tests.house.test_docs import FENCE, run_python, text

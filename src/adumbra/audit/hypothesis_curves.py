@@ -15,11 +15,11 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from scipy import special
 
+from adumbra.accounting import calibrate
 from adumbra.common.errors import InputError
 from adumbra.common.types import Reals
 from adumbra.common.validation import between, one_of
 from adumbra.noise.lattice import compiled
-from adumbra.privacy import calibrate
 
 __all__ = [
     "FAMILIES",

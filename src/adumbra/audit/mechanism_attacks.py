@@ -24,6 +24,8 @@ from typing import Any, Literal
 import numpy as np
 
 from adumbra import pipeline
+from adumbra.accounting.calibrate import eps_for, fresh_delta, smallest
+from adumbra.accounting.events import FreshProjection
 from adumbra.audit import bounds
 from adumbra.audit.content import content
 from adumbra.audit.findings import Finding
@@ -47,8 +49,6 @@ from adumbra.declare.space import GRID
 from adumbra.families.challenge import Challenge, Row
 from adumbra.families.contract import Chooser, Mechanism, promised_delta
 from adumbra.mechanisms.catalogue import build, catalogue
-from adumbra.privacy.calibrate import eps_for, fresh_delta, smallest
-from adumbra.privacy.events import FreshProjection
 
 __all__ = ["DEEP", "QUICK", "Effort", "Task", "attack", "built"]
 

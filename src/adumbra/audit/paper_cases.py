@@ -13,8 +13,8 @@ from types import MappingProxyType
 
 import numpy as np
 
+from adumbra.accounting.calibrate import chi2_cells, eps_for, gaussian_delta, mu_for, smallest
 from adumbra.common.types import Reals
-from adumbra.privacy.calibrate import chi2_cells, eps_for, gaussian_delta, mu_for, smallest
 from adumbra.published.csm_paper import READINGS, csm, measurement_matrix, sensitivity
 from adumbra.published.dppro_paper import noisy_projection, theorem_2_sigma
 from adumbra.published.dprp_paper import MOMENT_SHARE, PROJECTION_SHARE, theorem_a_sigma, theorem_b_sigma

@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from adumbra.accounting.events import Event
 from adumbra.audit.choices import log_chances
 from adumbra.common.randomness import PublicSeed
 from adumbra.common.types import Reals
@@ -26,7 +27,6 @@ from adumbra.declare.schema import Schema
 from adumbra.families.challenge import Challenge, Row
 from adumbra.families.contract import Chooser, Measurer, Mechanism, Query
 from adumbra.pipeline import Job, prepare
-from adumbra.privacy.events import Event
 from adumbra.privacy.meter import Calibration, Meter
 from adumbra.queries.query import Part, RowAnswers
 from adumbra.rehearsal import rehearse

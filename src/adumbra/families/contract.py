@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 from numpy.typing import NDArray
 
+from adumbra.accounting.events import Event
 from adumbra.common.errors import InputError
 from adumbra.common.randomness import PublicSeed
 from adumbra.common.types import Reals
@@ -22,7 +23,6 @@ from adumbra.declare.schema import Schema
 from adumbra.declare.space import Space
 from adumbra.families.challenge import Challenge
 from adumbra.kinds.kind import KindFacts
-from adumbra.privacy.events import Event
 from adumbra.queries.query import JointAnswer, Query, RowAnswers, SumAnswer
 
 __all__ = [

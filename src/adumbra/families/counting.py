@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from adumbra.accounting.events import Event
 from adumbra.common.errors import InputError
 from adumbra.common.types import Reals
 from adumbra.common.validation import at_least, settle
@@ -21,7 +22,6 @@ from adumbra.kinds.counts import CountsFacts, DomainFacts
 from adumbra.models.columns import parse_label
 from adumbra.models.decoded import Decoded
 from adumbra.numerics.strategies import Separable
-from adumbra.privacy.events import Event
 from adumbra.queries.domain import Domain
 from adumbra.queries.histograms import HistogramQuery, Strategy
 from adumbra.queries.query import PureNoise

@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from adumbra.accounting.events import Event
 from adumbra.common.errors import InputError
 from adumbra.common.types import Reals
 from adumbra.common.validation import at_least, between, one_of, settle
@@ -34,7 +35,6 @@ from adumbra.families.row_count import measured_arrays, measured_names, with_siz
 from adumbra.families.scree import scree_svg
 from adumbra.kinds.components import ComponentFacts, ComponentsFacts, Result
 from adumbra.numerics.projections import ROUNDING
-from adumbra.privacy.events import Event
 from adumbra.queries.query import PureNoise
 from adumbra.queries.row_clip import RowClip
 from adumbra.queries.row_map import RowMap, contraction

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from adumbra.accounting.events import Law
 from adumbra.common.errors import InputError
 from adumbra.common.types import Reals
 from adumbra.common.validation import between
@@ -20,7 +21,6 @@ from adumbra.kinds.components import CENTRES
 from adumbra.models.columns import check_width, drawing, in_batches, rows_to_draw
 from adumbra.numerics import spectrum
 from adumbra.numerics.spectrum import SymmetricNoise
-from adumbra.privacy.events import Law
 from adumbra.queries.second_moment import Gram, symmetric
 from adumbra.queries.sums import Total
 

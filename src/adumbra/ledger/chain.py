@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+from adumbra.accounting.events import Event
 from adumbra.common.errors import InputError, Refused
 from adumbra.ledger.lines import GENESIS, Entry, Line, Receipt, Unreadable, chained, read, standing, text_of, unread
 from adumbra.ledger.running import Known, RunningTotals, known, known_from_all
 from adumbra.ledger.storage import OpenLedger, StoredLedger, StoredRow
-from adumbra.privacy.events import Event
 
 __all__ = ["Past", "all_read", "broken", "events_of", "senseless", "whole"]
 

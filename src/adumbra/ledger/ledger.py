@@ -25,6 +25,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from adumbra.accounting.accountant import at_most, check_event, epsilon_of, epsilon_of_all
+from adumbra.accounting.composition import Composition
+from adumbra.accounting.events import Event
 from adumbra.common.errors import AdumbraError, InputError, Refused
 from adumbra.common.validation import at_least, between, positive, written
 from adumbra.declare.guarantee import Neighbours, Promise
@@ -34,9 +37,6 @@ from adumbra.ledger.lines import Cap, Entry, Line, Receipt, Unreadable, read, st
 from adumbra.ledger.running import differences, known_from_all
 from adumbra.ledger.sqlite import SqliteStorage
 from adumbra.ledger.storage import DamagedLedger, LedgerStorage, OpenLedger, StoredLedger
-from adumbra.privacy.accounting import at_most, check_event, epsilon_of, epsilon_of_all
-from adumbra.privacy.composition import Composition
-from adumbra.privacy.events import Event
 
 __all__ = ["Cap", "Entry", "Ledger", "LedgerReport", "Receipt", "Unreadable"]
 

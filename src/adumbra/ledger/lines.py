@@ -14,11 +14,11 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from adumbra.accounting.accountant import check_event
+from adumbra.accounting.events import Event
 from adumbra.common.errors import InputError
 from adumbra.common.validation import between, positive
 from adumbra.declare.guarantee import Neighbours
-from adumbra.privacy.accounting import check_event
-from adumbra.privacy.events import Event
 
 __all__ = [
     "GENESIS",

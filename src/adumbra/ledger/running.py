@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from adumbra.accounting.composition import Composition
 from adumbra.common.errors import InputError
 from adumbra.declare.guarantee import Neighbours
 from adumbra.ledger.lines import GENESIS, Cap, Entry, Line, chained, read, standing
 from adumbra.ledger.storage import StoredLedger, StoredRow
-from adumbra.privacy.composition import Composition
 
 __all__ = ["Known", "RunningTotals", "differences", "known", "known_from_all"]
 

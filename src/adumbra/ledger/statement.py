@@ -6,15 +6,15 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
+from adumbra.accounting.accountant import epsilon_of
 from adumbra.common.errors import InputError
 from adumbra.declare.guarantee import Neighbours, promise_in_words
 from adumbra.ledger.lines import Entry, Line
-from adumbra.privacy.accounting import epsilon_of
 from adumbra.report.document import Document, Part, Section, Table, Text, Value
 
 if TYPE_CHECKING:
+    from adumbra.accounting.events import Event
     from adumbra.ledger.ledger import LedgerReport
-    from adumbra.privacy.events import Event
 
 __all__ = ["ledger_document"]
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from adumbra.accounting.events import Event
 from adumbra.declare.guarantee import Promise
 from adumbra.families.contract import Deltas, Reference, Setting
 from adumbra.families.second_moment_axes import MOMENT, SecondMomentAxes
 from adumbra.mechanisms.bibliography import ANALYZE_GAUSS
-from adumbra.privacy.events import Event
 
 __all__ = ["AnalyzeGauss"]
 

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from adumbra.accounting.events import Event
 from adumbra.common.errors import InputError
 from adumbra.common.validation import at_least, one_of
 from adumbra.declare.guarantee import Neighbours, Promise, Relation, Unit
@@ -28,7 +29,6 @@ from adumbra.numerics.dictionaries import Dictionary
 from adumbra.numerics.projections import ProjectionKind
 from adumbra.numerics.seeded_sensing import sensing
 from adumbra.numerics.sensing import KINDS, Sensing
-from adumbra.privacy.events import Event
 from adumbra.queries.histograms import HistogramQuery
 from adumbra.queries.query import PureNoise
 from adumbra.queries.row_map import RowMap

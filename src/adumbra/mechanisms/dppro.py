@@ -23,6 +23,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from adumbra.accounting import calibrate
+from adumbra.accounting.events import Event
 from adumbra.common.errors import InputError
 from adumbra.common.randomness import PublicSeed
 from adumbra.common.validation import at_least, one_of, positive, settle
@@ -34,8 +36,6 @@ from adumbra.families.contract import Deltas, Draft, Measurer, Reference, Settin
 from adumbra.kinds.projected_rows import Band, ProjectedRowsFacts
 from adumbra.numerics.distances import best_dimension, distance_variance, projection_factor
 from adumbra.numerics.projections import ROUNDING, ProjectionKind, draw
-from adumbra.privacy import calibrate
-from adumbra.privacy.events import Event
 from adumbra.queries.query import GaussianRecipe
 from adumbra.queries.row_map import RowMap
 

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from adumbra.accounting.events import Event
 from adumbra.common.errors import InputError
 from adumbra.common.types import Reals
 from adumbra.common.validation import at_least, between, one_of, settle
@@ -25,7 +26,6 @@ from adumbra.models import reconstruct
 from adumbra.models.columns import check_width, drawing
 from adumbra.models.reconstruct import Reconstruction
 from adumbra.numerics.projections import ROUNDING, ProjectionKind, draw
-from adumbra.privacy.events import Event
 from adumbra.queries.row_map import RowMap
 from adumbra.queries.second_moment import RowsAndGram, symmetric
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from adumbra.accounting.events import Event
 from adumbra.common.errors import InputError
 from adumbra.common.validation import at_least
 from adumbra.declare.guarantee import Promise, Relation
@@ -17,7 +18,6 @@ from adumbra.families.forecast import forecasts
 from adumbra.kinds.counts import CountsFacts, DomainFacts
 from adumbra.models.decoded import Decoded
 from adumbra.numerics.strategies import Waves
-from adumbra.privacy.events import Event
 from adumbra.queries.domain import Domain
 from adumbra.queries.histograms import HistogramQuery, TailChoice, TailSize
 

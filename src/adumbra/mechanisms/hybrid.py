@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from adumbra.accounting.events import Event
 from adumbra.common.types import Reals
 from adumbra.common.validation import one_of
 from adumbra.declare.guarantee import Promise
@@ -43,7 +44,6 @@ from adumbra.models.two_round_gaussian import (
     refined,
 )
 from adumbra.numerics.simplex import apportion
-from adumbra.privacy.events import Event
 from adumbra.queries.cells import Cells
 from adumbra.queries.scores import Linear, Lookup, Residuals, Scores
 from adumbra.queries.second_moment import MomentsQuery, symmetric

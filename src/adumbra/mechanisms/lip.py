@@ -10,13 +10,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from adumbra.accounting.events import Event
 from adumbra.common.validation import one_of
 from adumbra.declare.guarantee import Promise
 from adumbra.declare.space import GRID, Space
 from adumbra.families.contract import Deltas, Reference, Setting
 from adumbra.families.second_moment_axes import MOMENT, SecondMomentAxes
 from adumbra.mechanisms.bibliography import LIP_AND_LOP
-from adumbra.privacy.events import Event
 from adumbra.queries.query import PureNoise
 from adumbra.queries.second_moment import Gram
 from adumbra.queries.sums import Total

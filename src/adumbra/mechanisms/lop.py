@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from adumbra.accounting.events import Event
 from adumbra.common.errors import InputError
 from adumbra.common.public_files import read_matrix
 from adumbra.common.types import Reals
@@ -26,7 +27,6 @@ from adumbra.families.principal import ROWS, cells_of, length_of
 from adumbra.kinds.components import Components, ComponentsFacts, Result
 from adumbra.mechanisms.bibliography import LIP_AND_LOP
 from adumbra.numerics.projections import ROUNDING
-from adumbra.privacy.events import Event
 from adumbra.queries.query import PureNoise
 from adumbra.queries.row_clip import RowClip
 from adumbra.queries.row_map import RowMap, contraction

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from adumbra.accounting.events import Event
 from adumbra.common.types import Reals
 from adumbra.declare.guarantee import Promise
 from adumbra.declare.space import CATEGORY_STEPS, HALF
@@ -33,7 +34,6 @@ from adumbra.models.shrinkage import (
     stein_means,
 )
 from adumbra.numerics.simplex import apportion, onto_simplex
-from adumbra.privacy.events import Event
 from adumbra.queries.cells import Cells
 from adumbra.queries.scores import Linear, Scores
 from adumbra.queries.second_moment import MomentsQuery, symmetric

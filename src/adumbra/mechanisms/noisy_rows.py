@@ -13,13 +13,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from adumbra.accounting.events import Event
 from adumbra.common.types import Reals
 from adumbra.declare.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.declare.schema import Schema
 from adumbra.families.challenge import Challenge, emptied
 from adumbra.families.contract import Deltas, Draft, Measurer, Reference, Setting
 from adumbra.kinds.noisy_coordinates import NoisyCoordinatesFacts
-from adumbra.privacy.events import Event
 from adumbra.queries.row_map import RowMap
 
 __all__ = ["NoisyRows"]

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from adumbra.accounting.events import Event
 from adumbra.common.errors import InputError
 from adumbra.common.types import Reals
 from adumbra.common.validation import at_least
@@ -18,7 +19,6 @@ from adumbra.families.contract import Draft, Measurer, Query, Reference, Setting
 from adumbra.families.principal import PrincipalAxes, Spectrum, level, per_row
 from adumbra.families.row_count import counted_rows
 from adumbra.models.columns import drawing
-from adumbra.privacy.events import Event
 from adumbra.queries.second_moment import GramTimes
 
 __all__ = ["PowerMethod"]

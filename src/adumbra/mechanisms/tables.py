@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from adumbra.accounting.events import Event
 from adumbra.common.types import Reals
 from adumbra.common.validation import at_least
 from adumbra.declare.guarantee import Promise
@@ -20,7 +21,6 @@ from adumbra.kinds.synthetic_table import PredictedError, SyntheticTableFacts
 from adumbra.models.columns import Columns, classes_to_draw, drawing, in_batches
 from adumbra.models.marginals import alike, centred, equal_cells
 from adumbra.numerics.simplex import apportion, onto_simplex
-from adumbra.privacy.events import Event
 from adumbra.queries.cells import Cells
 from adumbra.queries.domain import MOST_BINS
 from adumbra.queries.sums import TablesQuery

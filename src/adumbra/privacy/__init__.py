@@ -1,1 +1,1 @@
-"""Sensitivity, calibration and accounting; the meter, the engines that work for it, and the rule that charges."""
+"""Sensitivity; the meter, the engines that work for it, and the rule that charges."""

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from adumbra.accounting.events import Event
 from adumbra.common.crash_points import checkpoint
 from adumbra.common.interrupts import stop_if_asked
 from adumbra.declare.guarantee import Promise
-from adumbra.privacy.events import Event
 
 __all__ = ["Charge", "ChargeBook", "ChargeFn", "PlannedCharge"]
 

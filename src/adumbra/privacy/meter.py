@@ -22,6 +22,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from adumbra.accounting import calibrate
+from adumbra.accounting.events import Event, FreshProjection, Law
 from adumbra.common.errors import InputError
 from adumbra.common.types import Reals
 from adumbra.declare.guarantee import Promise, Relation, Unit
@@ -30,10 +32,8 @@ from adumbra.noise import add as noise
 from adumbra.noise.l2_laplace import LARGEST_LENGTH
 from adumbra.noise.lattice_tables import LARGEST_T
 from adumbra.numerics.projections import ROUNDING, gaussian_matrix
-from adumbra.privacy import calibrate
 from adumbra.privacy.charge import ChargeFn
 from adumbra.privacy.engine import Engine, LocalThreads, noise_threads
-from adumbra.privacy.events import Event, FreshProjection, Law
 from adumbra.privacy.partials import RowPartial, SumPartial
 from adumbra.privacy.private_rows import PrivateRows
 from adumbra.privacy.sensitivity import bounds, row_distance, sensitivity

@@ -29,13 +29,13 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import FeatureUnion, Pipeline
 
+from adumbra.accounting.accountant import epsilon_of
+from adumbra.accounting.calibrate import mu_for
+from adumbra.accounting.events import Event
 from adumbra.common.errors import InputError
 from adumbra.common.validation import between, one_of
 from adumbra.declare.guarantee import Budget, Neighbours, Relation, Unit
 from adumbra.families.contract import promised_delta
-from adumbra.privacy.accounting import epsilon_of
-from adumbra.privacy.calibrate import mu_for
-from adumbra.privacy.events import Event
 from adumbra.sklearn.pca import MECHANISMS, PUBLIC, PrivatePCA, rows_epsilon
 from adumbra.sklearn.projection import DPProTransformer
 

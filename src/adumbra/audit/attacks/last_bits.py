@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from adumbra.accounting.calibrate import mu_for
 from adumbra.audit.attacks.common import BEYOND, WITHIN, Attack, Clock, allowed_share, generator, interval, released
 from adumbra.audit.bounds import by_threshold, from_counts
 from adumbra.common.randomness import PublicSeed
@@ -20,7 +21,6 @@ from adumbra.common.validation import one_of
 from adumbra.declare.guarantee import Budget, Relation, Unit, promise_in_words
 from adumbra.declare.schema import Schema
 from adumbra.mechanisms.dppro import DPPro
-from adumbra.privacy.calibrate import mu_for
 
 __all__ = ["TARGETS", "demonstrate", "floating_point", "too_fine"]
 

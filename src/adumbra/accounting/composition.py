@@ -1,6 +1,6 @@
 """What all events of a table add up to, kept so that one more can be added without the others.
 
-Of the past, `privacy.accounting` needs for one unit and relation: the sum of mu^2 of its Gaussian answers, which
+Of the past, `accounting.accountant` needs for one unit and relation: the sum of mu^2 of its Gaussian answers, which
 compose exactly (Dong, Roth, Su, "Gaussian Differential Privacy", Journal of the Royal Statistical Society Series B,
 2022); the costs of its pure answers and the laws of its fresh projections, each with how often it occurred; the summed
 slack of its samplers. Sums are exact fractions: a composition does not depend on the order of its events, and one that
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from adumbra.accounting.events import Event, FreshProjection
 from adumbra.declare.guarantee import Neighbours
-from adumbra.privacy.events import Event, FreshProjection
 
 __all__ = ["Composition"]
 

@@ -1,6 +1,6 @@
 """What was done to the private rows, recorded so that its cost can be derived for any delta.
 
-An event says what happened in the mechanism's own numbers; `privacy.accounting` says what it costs. The
+An event says what happened in the mechanism's own numbers; `accounting.accountant` says what it costs. The
 meanings below never change once a ledger holds them, and an unknown kind of noise is refused.
 """
 

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, special, stats
 
+from adumbra.accounting.accountant import delta_of, epsilon_of, mu_of
+from adumbra.accounting.calibrate import eps_for, fresh_delta, fresh_sigma_for, gaussian_delta, mu_for
+from adumbra.accounting.events import Event, FreshProjection
 from adumbra.common.errors import InputError
 from adumbra.declare.guarantee import Neighbours
-from adumbra.privacy.accounting import delta_of, epsilon_of, mu_of
-from adumbra.privacy.calibrate import eps_for, fresh_delta, fresh_sigma_for, gaussian_delta, mu_for
-from adumbra.privacy.events import Event, FreshProjection
 
 ROW = Neighbours.parse("row/replace")
 CELL = Neighbours.parse("cell/replace")

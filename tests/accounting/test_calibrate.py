@@ -11,8 +11,7 @@ from dp_accounting import gaussian_mechanism
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adumbra.common.errors import InputError
-from adumbra.privacy.calibrate import (
+from adumbra.accounting.calibrate import (
     chi2_cells,
     eps_for,
     fresh_delta,
@@ -24,7 +23,8 @@ from adumbra.privacy.calibrate import (
     paper_lemma4_sigma,
     paper_sigma,
 )
-from adumbra.privacy.events import FreshProjection
+from adumbra.accounting.events import FreshProjection
+from adumbra.common.errors import InputError
 
 EPSILONS = [0.01, 0.05, 0.2, 1.0, 3.0, 8.0, 20.0]
 DELTAS = [1e-12, 1e-9, 1e-6, 1e-5, 1e-3]

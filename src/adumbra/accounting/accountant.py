@@ -20,13 +20,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from adumbra.accounting.calibrate import chi2_cells, eps_for, gaussian_delta_upper, smallest
+from adumbra.accounting.composition import Composition
+from adumbra.accounting.events import LAWS, Event, FreshProjection
 from adumbra.common.errors import InputError
 from adumbra.common.types import Reals
 from adumbra.common.validation import between
 from adumbra.declare.guarantee import Neighbours, Promise
-from adumbra.privacy.calibrate import chi2_cells, eps_for, gaussian_delta_upper, smallest
-from adumbra.privacy.composition import Composition
-from adumbra.privacy.events import LAWS, Event, FreshProjection
 
 __all__ = [
     "at_most",

@@ -16,10 +16,10 @@ from typing import overload
 import numpy as np
 from scipy import special
 
+from adumbra.accounting.events import FreshProjection
 from adumbra.common.errors import InputError
 from adumbra.common.types import Reals
 from adumbra.common.validation import at_least, between, positive
-from adumbra.privacy.events import FreshProjection
 
 __all__ = [
     "chi2_cells",

@@ -1,0 +1,1 @@
+"""What was measured and what it costs: events, their composition, epsilon and delta, and the scale of noise."""
