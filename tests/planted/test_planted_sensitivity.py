@@ -17,13 +17,13 @@ from adumbra.privacy import sensitivity
 from adumbra.queries.row_map import RowMap
 from adumbra.queries.second_moment import Gram, GramTimes, MomentsQuery, RowsAndGram
 from adumbra.queries.sums import TablesQuery
+from tests.accounting import test_accountant
 from tests.audit import test_sums_audit
 from tests.ledger import test_ledger
 from tests.mechanisms import test_dppro
 from tests.pipeline import test_whole_way
 from tests.planted.planting import assert_caught, bug, parametrized
 from tests.privacy import (
-    test_accounting,
     test_cost_table,
     test_fresh_projection,
     test_meter,
@@ -219,7 +219,7 @@ CASES = [
         0.4,
     ),
     bug(span_ignores_a_column, test_sensitivity.test_no_pair_of_rows_exceeds_the_bound),
-    bug(dearest_event_stands_for_all, test_accounting.test_gaussian_answers_compose_as_one, 1.0, 1e-6),
+    bug(dearest_event_stands_for_all, test_accountant.test_gaussian_answers_compose_as_one, 1.0, 1e-6),
     bug(dearest_event_stands_for_all, test_ledger.test_the_composition_counts_not_each_release),
     bug(seed_always_fresh, test_meter.test_fresh_seed_gets_the_mixture_once_and_reuse_gets_per_matrix),
     bug(seed_always_fresh, test_meter.test_given_seed_never_gets_the_mixture),

@@ -28,6 +28,7 @@ from adumbra.privacy.private_rows import PrivateRows
 from adumbra.privacy.totals import Totals, _Running
 from adumbra.queries.cells import Cells, Groups, cell_count
 from adumbra.queries.query import GaussianRecipe
+from adumbra.queries.row_clip import RowClip
 from adumbra.queries.row_map import RowMap
 from adumbra.queries.scores import BALL, Linear, Lookup, Residuals, Scores
 from adumbra.queries.second_moment import Gram, MomentsQuery, RowsAndGram, symmetric
@@ -430,6 +431,31 @@ def test_a_question_without_a_bound_of_its_own_is_not_answered(query):
     for neighbours in Neighbours.every():
         with pytest.raises(TypeError, match="no bound is known for Other"):
             sensitivity.sensitivity(object.__new__(Other), space_of("number"), neighbours)
+
+
+class LooseClip(RowClip):
+    """Might clip nothing."""
+
+
+class LooseCells(Cells):
+    """Might put a row into as many cells as it likes."""
+
+
+def queries_of_variants(space: Space):
+    cells, loose = Cells.even(space.blocks, 2), LooseCells(space.blocks, (2, 2))
+    yield Gram(2, clip=LooseClip(GRID))
+    yield RowMap(np.eye(2, dtype=np.int64), 1.0, clip=LooseClip(GRID))
+    yield TablesQuery(loose)
+    yield TablesQuery(cells, Groups(loose), grouped=1.0)
+
+
+def test_a_query_made_of_a_variant_of_a_known_part_has_no_bound():
+    """Bounds count on how a row is clipped, counted and scored: a variant of that must not inherit a proof either."""
+    space = space_of("number", "number")
+    for query in queries_of_variants(space):
+        for neighbours in Neighbours.every():
+            with pytest.raises(TypeError, match="no bound is known for a query made of Loose"):
+                sensitivity.sensitivity(query, space, neighbours)
 
 
 # ---- scores and cells

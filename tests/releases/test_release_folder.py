@@ -84,11 +84,22 @@ def test_hashes_are_those_of_the_files(released: ad.Release) -> None:
     assert {p.name for p in released.path.iterdir()} == {*released.card.files, "card.json"}
 
 
+def test_the_card_as_a_page_for_a_browser_shows_its_picture(cli, home: Home) -> None:
+    words = ("release", "t.csv", "--schema", "s.toml", "--epsilon", "1", "--mechanism", "analyze_gauss")
+    done = cli(*words, "--out", "r", "--html", "card.html")
+    assert (done.code, home.charges()) == (0, 1)
+    page = (home.path / "card.html").read_text()
+    assert "epsilon = 1, delta = 1e-06" in page and "Files" in page
+    assert (home.path / "r" / "scree.svg").read_text().splitlines()[1] in page
+    again = cli(*words, "--out", "other", "--html", "card.html")
+    assert (again.code, home.charges()) == (2, 1) and "card.html exists" in again.err
+
+
 def test_the_page_is_made_from_the_card(released: ad.Release) -> None:
     page = (released.path / "card.md").read_text()
     others = {name: digest for name, digest in released.card.files.items() if name != "card.md"}
     assert page == card_markdown(released.card.model_copy(update={"files": others}))
-    for words in (released.card.promise, "**epsilon = 2, delta = 1e-06**", "unit **row**", "relation **replace**"):
+    for words in (released.card.promise, "> **epsilon = 2, delta = 1e-06", ", unit row, relation replace.**"):
         assert words in page
 
 

@@ -197,15 +197,12 @@ def apply(
 
 
 def _print_card(folder: UtilityFolder | ReleaseFolder, out: Path, json: bool) -> None:
-    from adumbra.releases.card import Card
     from adumbra.releases.card_page import card_markdown
-    from adumbra.releases.utility_card_page import utility_card_markdown
 
-    card = folder.card
     if json:
-        emit_json(card.model_dump(mode="json") | {"folder": str(out)})
+        emit_json(folder.card.model_dump(mode="json") | {"folder": str(out)})
     else:
-        print_markdown(card_markdown(card) if isinstance(card, Card) else utility_card_markdown(card))
+        print_markdown(card_markdown(folder.card))
 
 
 def _owner_lines(folder: UtilityFolder | ReleaseFolder, owner: list[str]) -> list[str]:

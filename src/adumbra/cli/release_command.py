@@ -22,6 +22,7 @@ from adumbra.cli.output import (
     print_markdown,
     printing_what_is_in,
     show,
+    write_page,
 )
 from adumbra.common.errors import PAID, InputError
 from adumbra.common.files import new_file
@@ -259,11 +260,13 @@ def release(
     formula_safe: FormulaOption = False,
     sign: Annotated[Path | None, typer.Option(help=WORDS["signing_key"])] = None,
     json: JsonOption = False,
+    html: HtmlOption = None,
 ) -> None:
     """Release the table: charge the ledger, measure with noise, write a folder that may be published."""
     from adumbra import pipeline
-    from adumbra.releases.card_page import card_markdown
+    from adumbra.releases.card_page import card_document, card_markdown
 
+    check_new(html, "--html")
     schema, book = asked.declared()
     form = csv_of(csv, formula_safe)
     job: Job | None = None
@@ -279,6 +282,9 @@ def release(
         note_interrupted(stopped, out, book if job is not None else None)
         raise typer.Exit(130) from None
     with printing_what_is_in(out, charged=True):
+        if html is not None:
+            drawn = {name: (out / name).read_text() for name in folder.card.pictures}
+            write_page(card_document(folder.card, drawn), html)
         if json:
             emit_json(folder.card.model_dump(mode="json") | {"folder": str(out)})
         else:

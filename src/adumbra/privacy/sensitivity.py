@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any, Literal
 
 import numpy as np
@@ -20,10 +21,12 @@ from adumbra.common.errors import InputError
 from adumbra.declare.guarantee import Neighbours, Relation, Unit
 from adumbra.declare.space import CATEGORY_STEPS, GRID, Block, Space
 from adumbra.privacy.strategy_sensitivity import histogram, tail_choice, tail_size
+from adumbra.queries.cells import Cells, Groups
 from adumbra.queries.histograms import HistogramQuery, TailChoice, TailSize
 from adumbra.queries.query import Query
 from adumbra.queries.row_clip import RowClip
 from adumbra.queries.row_map import RowMap
+from adumbra.queries.scores import Linear, Lookup, Residuals, Scores
 from adumbra.queries.second_moment import Gram, GramTimes, MomentsQuery, RowsAndGram
 from adumbra.queries.sums import CentreScale, Count, TablesQuery, Total
 
@@ -44,18 +47,20 @@ Matrix = NDArray[np.float64]
 def sensitivity(query: Query, space: Space, neighbours: Neighbours, norm: Norm = "l2") -> float:
     """Largest change of the answer to `query` between `neighbours`, for rows of `space`, in `norm`.
 
-    In the units of the measured vector (`queries.sums`: weighted). The bound is that of the query's very type: a type
-    that is not in the tables at the end of this file has none, and so gets no noise. A query that answers row by row
+    In the units of the measured vector (`queries.sums`: weighted). The bound is that of the query's very type, and of
+    the very types it is made of: one that is not in the tables at the end of this file has none, and so gets no noise.
+    A query that answers row by row
     has the number of rows for a part of its answer: it refuses `add-remove` by name.
     """
+    if type(query) not in _OF_A_ROW:
+        raise TypeError(f"no bound is known for {type(query).__name__}")
+    _check_made_of(query)
     if neighbours.unit is Unit.CELL and type(query) in _OF_A_CELL:
         return _OF_A_CELL[type(query)](query, space, neighbours.relation, norm) * OUTWARD
     if neighbours.unit is Unit.CELL:
         # Changing a cell changes a row, so the bound for rows holds for cells. Emptying a cell does not empty the row:
         # it may be clipped to another, or change its class.
         neighbours = Neighbours(Unit.ROW, Relation.REPLACE)
-    if type(query) not in _OF_A_ROW:
-        raise TypeError(f"no bound is known for {type(query).__name__}")
     if query.per_row is not None and neighbours.relation is Relation.ADD_REMOVE:
         raise InputError(
             "a relation under which the number of rows is public (replace or zero-out)",
@@ -63,6 +68,17 @@ def sensitivity(query: Query, space: Space, neighbours: Neighbours, norm: Norm =
             "use --relation replace, or a mechanism that releases no row per person",
         )
     return _OF_A_ROW[type(query)](query, space, neighbours.relation, norm) * OUTWARD
+
+
+def _check_made_of(whole: Any) -> None:
+    """Refuse what a query is made of if it is a variant of what the bounds were proved for: it may clip otherwise."""
+    for field in fields(whole):
+        value = getattr(whole, field.name)
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, _MADE_OF):
+                if type(part) not in _MADE_OF:
+                    raise TypeError(f"no bound is known for a query made of {type(part).__name__}")
+                _check_made_of(part)
 
 
 def bounds(query: Query, space: Space, norm: Norm) -> dict[str, float]:
@@ -354,3 +370,6 @@ _OF_A_ROW: dict[type[Query], Bound] = {
 
 _OF_A_CELL: dict[type[Query], Bound] = {RowMap: _row_map_cell}
 """Types that have a bound of their own for a cell; for others that of a replaced row holds."""
+
+_MADE_OF = (Cells, Gram, Groups, Linear, Lookup, Residuals, RowClip, RowMap, Scores)
+"""What queries are made of, and all that they count on when a row is clipped, counted or scored."""

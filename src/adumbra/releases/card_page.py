@@ -1,16 +1,18 @@
-"""The card as a page people can read (card.md)."""
+"""Cards as documents, and as the page people read (card.md). Everything shown comes from the card."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
-from adumbra.releases.card import Card, CardNoise
-from adumbra.report.markdown import cell, code, one_line, prose, shows
+from adumbra.releases.card import Card, CardNoise, UtilityCard
+from adumbra.report.document import Document, Facts, Figure, Note, Part, Section, Table, Text, Value, Verbatim
+from adumbra.report.markdown import markdown
 
-__all__ = ["card_markdown", "files_section"]
+__all__ = ["card_document", "card_markdown"]
 
 _ACCOUNTS = {
     "per-matrix": "holds for the published matrix, however it was chosen",
@@ -21,107 +23,98 @@ _ACCOUNTS = {
 """What to know of the proof a sensitivity rests on; that of a sum holds for any rows, which needs no words."""
 
 
-def card_markdown(card: Card) -> str:
-    """Markdown, promise first.
+def card_markdown(card: Card | UtilityCard) -> str:
+    """The text of card.md."""
+    return markdown(card_document(card))
 
-    Everything printed comes from the card, so the page cannot say more than the card does.
+
+def card_document(card: Card | UtilityCard, pictures: Mapping[str, str] | None = None) -> Document:
+    """What a release promises, or does not promise, first.
+
+    `card` may be of either type; `pictures` are the texts of its SVG files by name, for renderers that draw them.
     """
+    if isinstance(card, UtilityCard):
+        return Document(f"Utility-aware release of {card.table}", _utility_parts(card), card.model_dump(mode="json"))
+    return Document(f"Release of {card.table}", tuple(_parts(card, pictures or {})), card.model_dump(mode="json"))
+
+
+# ------------------------------------------------------------------------------------- differential privacy
+
+
+def _parts(card: Card, pictures: Mapping[str, str]) -> Iterator[Part]:
     mu = "" if card.mu is None else f" (mu = {card.mu:.4g})"
-    lines = [
-        f"# Release of {one_line(card.table)}",
-        "",
-        f"> **epsilon = {card.epsilon:g}, delta = {card.delta:g}**{mu}, unit **{one_line(card.unit)}**, "
-        f"relation **{one_line(card.relation)}**",
-        ">",
-        f"> {prose(card.promise)}",
-        "",
-        "| | |",
-        "|---|---|",
-        f"| what it is | {prose(card.releases)} |",
-        f"| {one_line(card.words.row)} | {card.rows} |",
-        f"| rows of the table | {'private' if card.table_rows is None else card.table_rows} |",
-        f"| mechanism | {one_line(card.mechanism)}: {prose(card.title)} |",
-        *([f"| why this mechanism | {one_line(card.choice)} |"] if card.choice else []),
-        f"| care | {prose(card.caution)} |",
-        *(f"| {one_line(name)} | {cell(value)} |" for name, value in card.words.facts.items()),
-    ]
-    for line, noise in card.noise.items():
-        lines += [
-            f"| noise on {code(line)} | {one_line(noise.law)}, {_deviations(noise, card.words.noise_unit)} |",
-            f"| sensitivity of {code(line)} | {noise.sensitivity:.4g}{_account(noise)} |",
-            f"| sampler | integers on a grid of {noise.grid_step:.3g}; slack {noise.slack:.2g}, inside delta |",
-        ]
-    lines += [
-        *_row_bound(card),
-        f"| facts for programs | {code(card.kind)} in card.json, sha256 {code(_digest(card))} |",
-        f"| public seed | {code(card.seed.value)} ({one_line(card.seed.origin)}) |",
-        f"| release | {one_line(f'{card.release_id}, {card.created}, {card.library}')} |",
-        *([f"| ledger after the charge | {code(card.ledger_head)} |"] if card.ledger_head else []),
-        "",
-        *(line for title, rows in card.words.tables.items() for line in _table(title, rows)),
-        *(f"![{name.rpartition('.')[0]}]({name})\n" for name in card.pictures if shows(name)),
-        *_costs(card),
-        "## What an analyst may ask",
-        "",
-        *([", ".join(map(code, card.answers)) + ": see `adumbra answer --help`.", ""] if card.answers else []),
-        *(line for paragraph in card.words.questions for line in (prose(paragraph), "")),
-        *_options(card),
-        "## How this differs from the paper",
-        "",
-        prose(card.differs),
-        "",
-        f"Theorem: {prose(card.theorem)}.",
-        "",
-        *(f"- {prose(reference)}" for reference in card.references),
-        "",
-        *files_section(card.files),
-    ]
-    return "\n".join(lines)
-
-
-def _costs(card: Card) -> list[str]:
-    lines = [
-        "## What it costs in other units",
-        "",
+    promised = f"epsilon = {card.epsilon:g}, delta = {card.delta:g}{mu}, unit {card.unit}, relation {card.relation}."
+    yield Note(card.promise, lead=promised)
+    yield Facts(tuple(_facts(card)))
+    for title, rows in card.words.tables.items():
+        yield Section(title, (Table.of([{head: _brief(value) for head, value in row.items()} for row in rows]),))
+    for name in card.pictures:
+        drawn = partial(str, pictures.get(name, ""))
+        yield Figure(name.rpartition(".")[0], drawn, f"{name}: a picture of what was found.")
+    costs = Table(
+        ("unit", "relation", "epsilon"),
+        tuple(
+            (*key.split("/", 1), "none is finite" if cost is None else f"{cost:.4g}")
+            for key, cost in card.costs.items()
+        ),
         f"Epsilon of this same release at delta = {card.delta:g}:",
-        "",
-        "| unit | relation | epsilon |",
-        "|---|---|---|",
-    ]
-    for key, cost in card.costs.items():
-        unit, _, relation = key.partition("/")
-        lines.append(
-            f"| {one_line(unit)} | {one_line(relation)} | {'none is finite' if cost is None else f'{cost:.4g}'} |"
-        )
-    return [*lines, ""]
+    )
+    yield Section("What it costs in other units", (costs,))
+    yield Section("What an analyst may ask", tuple(_questions(card)))
+    options = tuple(
+        (Text(f"`{name}`"), "not given" if value in (None, []) else _brief(value))
+        for name, value in card.options.items()
+    )
+    chosen = Table(("option", "value"), options) if options else Text("It has none.")
+    yield Section("Options of the mechanism", (chosen,))
+    references = (Text(f"Theorem: {card.theorem}."), *map(Text, card.references))
+    yield Section("How this differs from the paper", (Text(card.differs), *references))
+    yield _files(card)
 
 
-def files_section(files: Mapping[str, str]) -> list[str]:
-    """The last lines of a card: every file and its hash."""
-    return [
-        "## Files",
-        "",
-        "| file | sha256 |",
-        "|---|---|",
-        *(f"| {one_line(name)} | {code(digest)} |" for name, digest in files.items()),
-        "",
-        "Check them with `adumbra verify`.",
-        "",
-    ]
-
-
-def _row_bound(card: Card) -> list[str]:
+def _facts(card: Card) -> Iterator[tuple[str | Text, Value]]:
+    yield "what it is", Text(card.releases)
+    yield card.words.row, card.rows
+    yield "rows of the table", "private" if card.table_rows is None else card.table_rows
+    yield "mechanism", Text(f"{card.mechanism}: {card.title}")
+    if card.choice:
+        yield "why this mechanism", card.choice
+    yield "care", Text(card.caution)
+    for name, value in card.words.facts.items():
+        yield name, _brief(value)
+    for line, noise in card.noise.items():
+        yield Text(f"noise on `{line}`"), f"{noise.law}, {_deviations(noise, card.words.noise_unit)}"
+        account = _ACCOUNTS[noise.account]
+        yield Text(f"sensitivity of `{line}`"), f"{noise.sensitivity:.4g}{f' ({account})' if account else ''}"
+        yield "sampler", f"integers on a grid of {noise.grid_step:.3g}; slack {noise.slack:.2g}, inside delta"
     if card.row_bound is not None:
-        return [f"| row bound | {card.row_bound} |"]
-    return [] if card.words.row_bound is None else [f"| row bound | {prose(card.words.row_bound)} |"]
+        yield "row bound", f"{card.row_bound}"
+    elif card.words.row_bound is not None:
+        yield "row bound", Text(card.words.row_bound)
+    yield "facts for programs", Text(f"`{card.kind}` in card.json, sha256 `{_digest(card)}`")
+    yield "public seed", [Verbatim(card.seed.value), card.seed.origin]
+    yield "release", f"{card.release_id}, {card.created}, {card.library}"
+    if card.ledger_head:
+        yield "ledger after the charge", Verbatim(card.ledger_head)
 
 
-def _options(card: Card) -> list[str]:
-    head = ["## Options of the mechanism", ""]
-    if not card.options:
-        return [*head, "It has none.", ""]
-    shown = ((code(name), "not given" if value in (None, []) else cell(value)) for name, value in card.options.items())
-    return [*head, "| option | value |", "|---|---|", *(f"| {name} | {value} |" for name, value in shown), ""]
+def _questions(card: Card) -> Iterator[Part]:
+    if card.answers:
+        yield Text(", ".join(f"`{name}`" for name in card.answers) + ": see `adumbra answer --help`.")
+    yield from map(Text, card.words.questions)
+
+
+def _brief(value: Any) -> Any:
+    """A value of a card for people: four digits, and None is no bound."""
+    if value is None:
+        return "no bound"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return {str(key): _brief(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_brief(item) for item in value]
+    return value
 
 
 def _digest(card: Card) -> str:
@@ -130,24 +123,46 @@ def _digest(card: Card) -> str:
     return hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
 
 
-def _table(title: str, rows: list[dict[str, Any]]) -> list[str]:
-    heads = list(rows[0]) if rows else []
-    return [
-        f"## {one_line(title)}",
-        "",
-        "| " + " | ".join(one_line(head) for head in heads) + " |",
-        "|" + "---|" * len(heads),
-        *("| " + " | ".join(cell(row[head]) for head in heads) + " |" for row in rows),
-        "",
-    ]
-
-
-def _account(noise: CardNoise) -> str:
-    words = _ACCOUNTS[noise.account]
-    return f" ({words})" if words else ""
-
-
 def _deviations(noise: CardNoise, unit: str) -> str:
     if len(noise.parts) <= 1:
-        return f"standard deviation {noise.standard_deviation:.4g} in {one_line(unit)}"
-    return "standard deviation " + ", ".join(f"{sd:.4g} on {one_line(part)}" for part, sd in noise.parts.items())
+        return f"standard deviation {noise.standard_deviation:.4g} in {unit}"
+    return "standard deviation " + ", ".join(f"{sd:.4g} on {part}" for part, sd in noise.parts.items())
+
+
+def _files(card: Card | UtilityCard) -> Section:
+    files = Table(("file", "sha256"), tuple((name, Verbatim(digest)) for name, digest in card.files.items()))
+    return Section("Files", (files, Text("Check them with `adumbra verify`.")))
+
+
+# ------------------------------------------------------------------------------------ utility-aware releases
+
+
+def _utility_parts(card: UtilityCard) -> tuple[Part, ...]:
+    first, _, rest = card.promise.partition(". ")
+    utility, privacy = card.utility, card.privacy
+    facts: list[tuple[str, Value]] = [
+        ("what it is", Text(card.title)),
+        ("serves", f"{', '.join(utility['columns'])} ({len(utility['classes'])} classes)"),
+        ("hides", f"{', '.join(privacy['columns'])} ({len(privacy['classes'])} classes)"),
+        ("records", f"{card.rows} of {card.table_rows}"),
+        *([("did not reach their class", card.not_reached)] if card.not_reached is not None else []),
+        ("care", Text(card.caution)),
+        *([("epsilon of the label alone", card.label_epsilon)] if card.label_epsilon is not None else []),
+        *((name.replace("_", " "), value) for name, value in card.shown.items() if value is not None and value != []),
+        ("public seed", [Verbatim(card.seed.value), card.seed.origin]),
+        ("model hash (sha256)", Verbatim(card.model_sha256)),
+        ("release id", f"{card.release_id}, {card.created}, {card.library}"),
+    ]
+    adversary = Text(
+        "The model is public: anybody can apply it to labelled records of their own and learn from the result. "
+        "`adumbra audit jupa --model MODEL --records LABELLED` does so and prints how often the privacy class is "
+        "guessed, beside the guesses of an adversary who does not bother."
+    )
+    return (
+        Note(rest, lead=f"{first}."),
+        Note(card.to_whom, lead="To whom:"),
+        Facts(tuple(facts)),
+        Section("What an adversary can do", (adversary,)),
+        Section("References", (Text(f"Proof: {card.theorem}."), *(Text(one) for one in card.references))),
+        _files(card),
+    )

@@ -32,7 +32,6 @@ from adumbra.releases.card import CARD_FORMAT, FORMAT_1, UTILITY_FORMAT, UTILITY
 from adumbra.releases.card_page import card_markdown
 from adumbra.releases.format_1 import format_2
 from adumbra.releases.signature import OtherSigner, PublicKey, PublicKeys, Signer, check_signature, keys_of
-from adumbra.releases.utility_card_page import utility_card_markdown
 
 __all__ = ["ReleaseFolder", "UtilityFolder", "Verification", "open_folder", "page_of", "sha256"]
 
@@ -62,7 +61,7 @@ def sha256(path: Path) -> str:
 def page_of(card: Card | UtilityCard) -> str:
     """The text of card.md: it follows from the card, and names every file but itself."""
     told = card.model_copy(update={"files": {name: h for name, h in card.files.items() if name != CARD_TEXT}})
-    return utility_card_markdown(told) if isinstance(told, UtilityCard) else card_markdown(told)
+    return card_markdown(told)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from adumbra.report.document import (
     in_words,
 )
 
-__all__ = ["cell", "code", "markdown", "one_line", "prose", "shows", "table_lines"]
+__all__ = ["code", "markdown", "one_line", "prose", "shows", "table_lines"]
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\.svg")
 _MARKS = re.compile(
@@ -121,11 +121,6 @@ def prose(text: str) -> str:
         parts = [text]
     plain = "".join(one_line(f".{part}.")[1:-1] if i % 2 == 0 else code(part) for i, part in enumerate(parts))
     return re.sub(r"^[#+=-]", r"\\\g<0>", plain)  # which would begin a heading or a list
-
-
-def cell(value: Value) -> str:
-    """A value on a card as the text of a table's cell: four digits, and None is no bound."""
-    return "no bound" if value is None else in_words(value, one_line, _inline, digits=4)
 
 
 def _value(value: Value) -> str:
