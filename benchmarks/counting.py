@@ -86,8 +86,7 @@ from numpy.typing import NDArray
 
 import adumbra as ad
 from adumbra import pipeline
-from adumbra.counting.box_sums import box_sums, gains
-from adumbra.counting.workload import random_ranges
+from adumbra.counting.workload import box_sums, gains, random_ranges
 from adumbra.families.contract import Setting
 from adumbra.families.forecast import forecasts
 from adumbra.kinds.conditions import DenseQuery, Queries

@@ -24,8 +24,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 import adumbra as ad
 from adumbra.cli.answers import _read_pairs
+from adumbra.common.array_files import read_matrix
 from adumbra.common.errors import AdumbraError, InputError
-from adumbra.common.public_files import read_matrix
 from adumbra.declare.guarantee import Neighbours, Relation, Unit
 from adumbra.declare.schema import Schema
 from adumbra.jupa.model import JupaModel, fit_jupa

@@ -25,7 +25,7 @@ from adumbra.numerics.spectrum import leading
 from adumbra.privacy.engine import Engine
 from adumbra.queries.cells import Cells, cell_count
 from adumbra.queries.domain import Domain
-from adumbra.queries.row_clip import RowClip
+from adumbra.queries.row_map import RowClip
 from adumbra.queries.second_moment import Gram, symmetric
 from adumbra.request import Request, RequestTerms, schema_of, spelled_out
 from adumbra.result import Release, load

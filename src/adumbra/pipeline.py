@@ -23,10 +23,9 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from adumbra.accounting.accountant import costs_of, keeps
-from adumbra.common.crash_points import checkpoint
 from adumbra.common.csv_forms import Csv
 from adumbra.common.errors import InputError, after_charge
-from adumbra.common.interrupts import asked_to_stop, stop_if_asked
+from adumbra.common.interrupts import asked_to_stop, checkpoint, stop_if_asked
 from adumbra.common.randomness import PublicSeed
 from adumbra.common.types import Progress, silent
 from adumbra.declare.guarantee import Relation

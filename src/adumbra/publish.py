@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from adumbra.accounting.accountant import costs_of, keeps, mu_of
 from adumbra.common.csv_forms import Csv
-from adumbra.common.library import library
+from adumbra.common.plugins import library
 from adumbra.declare.column import Value
 from adumbra.declare.guarantee import Neighbours, Promise, Unit
 from adumbra.declare.schema import Schema
@@ -30,10 +30,9 @@ from adumbra.kinds.kind import kind_named
 from adumbra.kinds.synthetic_table import SyntheticTableFacts
 from adumbra.privacy.meter import Calibration
 from adumbra.releases.card import Card, CardNoise, CardSeed, sentence
-from adumbra.releases.data_files import RowFiles
 from adumbra.releases.folder import ReleaseFolder
 from adumbra.releases.record import ReleaseInMemory, ReleaseRecord
-from adumbra.releases.staging import as_read, seal, staged, write_arrays, write_card
+from adumbra.releases.staging import RowFiles, as_read, seal, staged, write_arrays, write_card
 from adumbra.tables.encode import decode_cells
 
 __all__ = ["CardFacts", "Publication", "publish"]

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from adumbra.common.errors import InputError
-from adumbra.counting.box_sums import gains
-from adumbra.counting.range_error import box_gains, dense_energy, wave_energy
 from adumbra.counting.tail_bounds import (
     checked_mu,
     gaussian_eta,
@@ -20,7 +18,7 @@ from adumbra.counting.tail_bounds import (
     likely_square,
     normal_eta,
 )
-from adumbra.counting.workload import Workload, random_ranges
+from adumbra.counting.workload import Workload, box_gains, dense_energy, gains, random_ranges, wave_energy
 from adumbra.numerics.strategies import Haar, Identity, Tree, Waves
 
 Reals = NDArray[np.float64]

@@ -15,8 +15,7 @@ import pytest
 
 import adumbra as ad
 from adumbra import pipeline
-from adumbra.counting.box_sums import box_sums, gains
-from adumbra.counting.workload import Workload, random_ranges
+from adumbra.counting.workload import Workload, box_sums, gains, random_ranges
 from adumbra.families.forecast import FEW_ATOMS, best_strategy, forecasts, quieter, sketch_size, workload_for
 from adumbra.mechanisms.catalogue import build
 from adumbra.numerics.strategies import Haar, Identity, Tree, Waves

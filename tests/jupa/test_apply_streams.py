@@ -11,13 +11,12 @@ import pytest
 
 from adumbra.common import interrupts
 from adumbra.jupa import apply as module
-from adumbra.jupa.apply import apply_jupa
+from adumbra.jupa.apply import apply_jupa, batches_of
 from adumbra.jupa.model import fit_jupa
-from adumbra.jupa.private_batches import batches_of
 from adumbra.jupa.recipe import JupaRecipe
 from adumbra.jupa.reference import write_reference
 from adumbra.ledger.ledger import Ledger
-from adumbra.releases.data_files import ParquetFrames, regrouped_frames
+from adumbra.releases.staging import ParquetFrames, regrouped_frames
 
 
 def people(count, seed):

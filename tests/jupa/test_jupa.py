@@ -27,11 +27,10 @@ from adumbra.common.errors import InputError
 from adumbra.common.randomness import Coins, PublicSeed
 from adumbra.jupa import apply as apply_module
 from adumbra.jupa import local, ranks
-from adumbra.jupa.apply import apply_jupa
+from adumbra.jupa.apply import apply_jupa, batches_of
 from adumbra.jupa.features import Features, Guard, Target
 from adumbra.jupa.learning.mmd import FineStep, Moved
 from adumbra.jupa.model import FORMAT, JupaModel, fit_jupa
-from adumbra.jupa.private_batches import batches_of
 from adumbra.jupa.ranks import FOLDS, CrossFitted, Equaliser, Public, Ranks
 from adumbra.jupa.recipe import JupaRecipe, recipe_options
 from adumbra.jupa.release_catalogue import release_kinds

@@ -12,8 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import adumbra as ad
-from adumbra.counting.box_sums import box_sums
-from adumbra.counting.workload import Workload, random_ranges
+from adumbra.counting.workload import Workload, box_sums, random_ranges
 from adumbra.evaluate.report import evaluate_release
 from adumbra.kinds.conditions import box_of, read_queries
 from adumbra.queries.domain import Domain

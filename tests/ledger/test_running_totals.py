@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from adumbra.accounting.accountant import at_most, composed, epsilon_of, epsilon_of_all
-from adumbra.accounting.composition import Composition
-from adumbra.accounting.events import Event, FreshProjection
+from adumbra.accounting.events import Composition, Event, FreshProjection
 from adumbra.common.errors import AdumbraError, InputError, Refused
 from adumbra.declare.guarantee import Neighbours
 from adumbra.ledger import running

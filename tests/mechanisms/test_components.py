@@ -17,7 +17,7 @@ from adumbra.families.principal import even_length
 from adumbra.mechanisms.catalogue import build
 from adumbra.noise import add as noise
 from adumbra.numerics.spectrum import subspace_error
-from adumbra.queries.row_clip import RowClip
+from adumbra.queries.row_map import RowClip
 from adumbra.tables.encode import encode
 from tests.repeatable import repeatable  # noqa: F401
 

@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 
 import adumbra as ad
-from adumbra.counting.box_sums import box_sums
-from adumbra.counting.workload import Workload, random_ranges
+from adumbra.counting.workload import Workload, box_sums, random_ranges
 from adumbra.mechanisms.catalogue import build
 from adumbra.models.sparse_recovery import pursued, thresholded
 from adumbra.noise import add as noise

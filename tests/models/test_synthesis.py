@@ -21,9 +21,8 @@ from adumbra.models.marginals import (
     shrunk_deviations,
     unit_edges,
 )
-from adumbra.models.shrinkage import class_counts, shrunk_to, soft_spectrum, stein_means
+from adumbra.models.shrinkage import apportion, class_counts, onto_simplex, shrunk_to, soft_spectrum, stein_means
 from adumbra.models.two_round_gaussian import Latent, NoisyMoments, fit_pilot, noise_rows, refined
-from adumbra.numerics.simplex import apportion, onto_simplex
 from adumbra.queries.cells import Cells
 
 

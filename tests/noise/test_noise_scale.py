@@ -24,8 +24,7 @@ from adumbra.privacy.meter import Meter
 from adumbra.privacy.private_rows import PrivateRows
 from adumbra.privacy.sensitivity import sensitivity
 from adumbra.queries.histograms import HistogramQuery, TailChoice, TailSize
-from adumbra.queries.row_clip import RowClip
-from adumbra.queries.row_map import RowMap, contraction
+from adumbra.queries.row_map import RowClip, RowMap, contraction
 from adumbra.queries.second_moment import GramTimes, RowsAndGram
 from adumbra.queries.sums import Sum, Total
 from tests.numerics.test_strategies import KINDS, domain

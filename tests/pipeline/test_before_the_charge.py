@@ -28,9 +28,9 @@ from adumbra.jupa import local
 from adumbra.mechanisms.catalogue import build, catalogue, options
 from adumbra.noise import add as noise
 from adumbra.request import Request
-from adumbra.tables.made_up import MADE_UP_ROWS, made_up_table
 from adumbra.tables.read import open_table
 from adumbra.tables.table import Table
+from adumbra.warm_up import MADE_UP_ROWS, made_up_table
 from tests.conftest import finished, spawn
 
 SCHEMA = ad.Schema.from_dict(

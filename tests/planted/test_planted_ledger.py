@@ -9,7 +9,7 @@ import sqlite3
 import adumbra.ledger.ledger
 import adumbra.ledger.running
 import adumbra.ledger.sqlite
-from adumbra.accounting.composition import Composition
+from adumbra.accounting.events import Composition
 from adumbra.common.errors import Refused
 from tests.ledger import test_cap_matrix, test_ledger, test_running_totals
 from tests.mechanisms import test_synthetic

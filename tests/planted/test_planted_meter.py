@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+import adumbra.privacy.engine
 import adumbra.privacy.meter
-import adumbra.privacy.totals
 from adumbra.declare.guarantee import Relation
 from adumbra.noise import add as noise
-from adumbra.privacy.totals import Totals
-from adumbra.queries.row_clip import RowClip
+from adumbra.privacy.engine import Totals
+from adumbra.queries.row_map import RowClip
 from adumbra.queries.second_moment import MomentsQuery
 from tests.mechanisms import test_contract, test_dppro, test_synthetic
 from tests.pipeline import test_changed_table, test_refused_before_the_charge, test_whole_way
@@ -45,7 +45,7 @@ def line_spent_twice(patch):
 
 
 def door_does_not_look(patch):
-    patch.setattr(adumbra.privacy.partials, "check_bounded", lambda batch, space: None)
+    patch.setattr(adumbra.privacy.engine, "check_bounded", lambda batch, space: None)
 
 
 def noise_for_each_batch(patch):
@@ -87,7 +87,7 @@ def clip_moved_behind_the_door(patch):
     """The same, by somebody who forgot the check at the door."""
     check = adumbra.privacy.partials.check_bounded
     clip_after_projection(patch)
-    patch.setattr(adumbra.privacy.partials, "check_bounded", check)
+    patch.setattr(adumbra.privacy.engine, "check_bounded", check)
 
 
 def triangles_noised_apart(patch):

@@ -10,8 +10,8 @@ import numpy as np
 import adumbra.ledger.ledger
 import adumbra.pipeline
 import adumbra.privacy.charge
+import adumbra.privacy.engine
 import adumbra.privacy.meter
-import adumbra.privacy.partials
 import adumbra.publish
 import adumbra.tables.row_source
 import adumbra.warm_up
@@ -72,7 +72,7 @@ def clip_after_projection(patch):
     patch.setattr(adumbra.tables.row_source, "clip_rows", remembered)
     patch.setattr(RowMap, "mapped", clipped)
     patch.setattr(
-        adumbra.privacy.partials,
+        adumbra.privacy.engine,
         "check_bounded",
         lambda batch, space: check(batch, dataclasses.replace(space, row_bound=None)),
     )

@@ -7,12 +7,12 @@ import math
 
 import numpy as np
 
-import adumbra.privacy.totals
+import adumbra.privacy.engine
 import adumbra.queries.row_map
 import adumbra.queries.sums
 from adumbra.declare.guarantee import Relation
 from adumbra.declare.space import HALF
-from adumbra.queries.row_clip import RowClip
+from adumbra.queries.row_map import RowClip
 from adumbra.queries.scores import BALL, Residuals, Scores
 from adumbra.queries.second_moment import Gram, GramTimes, MomentsQuery
 from tests.pipeline import test_whole_way

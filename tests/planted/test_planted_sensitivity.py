@@ -9,8 +9,7 @@ import numpy as np
 
 import adumbra.ledger.ledger
 import adumbra.privacy.meter
-from adumbra.accounting.composition import Composition
-from adumbra.accounting.events import Event
+from adumbra.accounting.events import Composition, Event
 from adumbra.declare.guarantee import Neighbours, Relation, Unit
 from adumbra.declare.space import GRID, HALF, Space
 from adumbra.privacy import sensitivity

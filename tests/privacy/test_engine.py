@@ -20,12 +20,10 @@ from adumbra.families.contract import Chooser
 from adumbra.mechanisms.catalogue import build, catalogue
 from adumbra.noise import add as noise
 from adumbra.privacy import meter
-from adumbra.privacy.engine import LocalThreads
+from adumbra.privacy.engine import LocalThreads, RowPartial, SumPartial, merged
 from adumbra.privacy.meter import Meter
-from adumbra.privacy.partials import RowPartial, SumPartial, merged
 from adumbra.privacy.private_rows import PrivateRows
-from adumbra.queries.row_clip import RowClip
-from adumbra.queries.row_map import RowMap
+from adumbra.queries.row_map import RowClip, RowMap
 from adumbra.queries.second_moment import RowsAndGram
 from adumbra.request import Request
 from adumbra.tables.read import open_table

@@ -21,12 +21,11 @@ from adumbra.noise import add as noise
 from adumbra.noise.l2_laplace import L2Sampler
 from adumbra.noise.lattice import Sampler
 from adumbra.privacy import meter
-from adumbra.privacy.engine import LocalThreads
+from adumbra.privacy.engine import LocalThreads, Totals
 from adumbra.privacy.private_rows import PrivateRows
-from adumbra.privacy.totals import Totals
 from adumbra.queries.cells import Cells, Groups
 from adumbra.queries.histograms import HistogramQuery, TailChoice, TailSize
-from adumbra.queries.row_clip import RowClip
+from adumbra.queries.row_map import RowClip
 from adumbra.queries.second_moment import Gram, GramTimes, MomentsQuery
 from adumbra.queries.sums import CentreScale, Count, Sum, Total
 from tests.numerics.test_strategies import KINDS, domain

@@ -28,8 +28,7 @@ from adumbra.pipeline import prepare
 from adumbra.privacy.meter import Meter, calibrated
 from adumbra.privacy.private_rows import PrivateRows
 from adumbra.privacy.sensitivity import bounds, sensitivity
-from adumbra.queries.row_clip import RowClip
-from adumbra.queries.row_map import RowMap, check_contraction, contraction
+from adumbra.queries.row_map import RowClip, RowMap, check_contraction, contraction
 from adumbra.queries.second_moment import Gram, GramTimes, RowsAndGram
 from adumbra.queries.sums import Total
 from adumbra.rehearsal import rehearse

@@ -23,13 +23,12 @@ from adumbra.declare.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.declare.space import CATEGORY_STEPS, COUNT_STEPS, GRID, HALF, Block, Space
 from adumbra.numerics.projections import ROUNDING, ProjectionKind, draw, gaussian_matrix
 from adumbra.privacy import sensitivity
+from adumbra.privacy.engine import Totals, _Running
 from adumbra.privacy.meter import Meter, calibrated, preview_sd
 from adumbra.privacy.private_rows import PrivateRows
-from adumbra.privacy.totals import Totals, _Running
 from adumbra.queries.cells import Cells, Groups, cell_count
 from adumbra.queries.query import GaussianRecipe
-from adumbra.queries.row_clip import RowClip
-from adumbra.queries.row_map import RowMap
+from adumbra.queries.row_map import RowClip, RowMap
 from adumbra.queries.scores import BALL, Linear, Lookup, Residuals, Scores
 from adumbra.queries.second_moment import Gram, MomentsQuery, RowsAndGram, symmetric
 from adumbra.queries.sums import CentreScale, Count, Sum, TablesQuery

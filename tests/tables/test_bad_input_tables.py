@@ -15,7 +15,7 @@ import pytest
 
 import adumbra as ad
 from adumbra.cli.main import command
-from adumbra.common.limited_reads import MOST_NESTED, MOST_PARTS, json_document, toml_document
+from adumbra.common.files import MOST_NESTED, MOST_PARTS, json_document, toml_document
 from adumbra.counting.workload import Workload
 from adumbra.declare.column import Column
 from adumbra.declare.guarantee import Neighbours, Relation, Unit

@@ -22,11 +22,10 @@ from adumbra.declare.schema import Schema, TableInfo
 from adumbra.declare.space import CATEGORY_STEPS, GRID, HALF
 from adumbra.numerics.integer_kernels import add_squares, one_thread_each
 from adumbra.privacy import engine, meter
-from adumbra.privacy.engine import LocalThreads
-from adumbra.privacy.partials import check_bounded
+from adumbra.privacy.engine import LocalThreads, check_bounded
 from adumbra.privacy.private_rows import PrivateRows
 from adumbra.queries.cells import Cells, Groups
-from adumbra.queries.row_clip import RowClip
+from adumbra.queries.row_map import RowClip
 from adumbra.queries.second_moment import Gram, symmetric
 from adumbra.request import Request
 from adumbra.tables import encode as encoding

@@ -21,8 +21,7 @@ from fractions import Fraction
 import numpy as np
 
 from adumbra.accounting.calibrate import chi2_cells, eps_for, gaussian_delta_upper, smallest
-from adumbra.accounting.composition import Composition
-from adumbra.accounting.events import LAWS, Event, FreshProjection
+from adumbra.accounting.events import LAWS, Composition, Event, FreshProjection
 from adumbra.common.errors import InputError
 from adumbra.common.types import Reals
 from adumbra.common.validation import between

@@ -17,7 +17,7 @@ from adumbra.audit.findings import AuditReport, Finding
 from adumbra.audit.mechanism_attacks import DEEP, QUICK, Effort, Task, attack, built
 from adumbra.audit.transcripts import job_of
 from adumbra.common.errors import InputError
-from adumbra.common.library import library
+from adumbra.common.plugins import library
 from adumbra.common.types import Progress
 from adumbra.declare.guarantee import DEFAULT_DELTA, Budget, Relation, Unit
 from adumbra.families.challenge import Challenge

@@ -27,7 +27,7 @@ from adumbra.audit.bounds import by_family, by_threshold, measured_curve
 from adumbra.audit.findings import AuditReport, Finding
 from adumbra.audit.paper_cases import PUBLISHED, Case, PaperPromise
 from adumbra.common.errors import InputError
-from adumbra.common.library import library
+from adumbra.common.plugins import library
 from adumbra.common.validation import at_least, between, one_of, positive
 
 __all__ = ["audit_published", "published_report"]

@@ -14,9 +14,8 @@ import typer
 
 from adumbra.cli.evaluations import write_report
 from adumbra.cli.keys import PublicKeyOption, TrustedOption, keys_of
-from adumbra.cli.option_groups import grouped
 from adumbra.cli.output import Reporter, check_new, note, show, write_page
-from adumbra.cli.release_command import JsonOption, extra_options
+from adumbra.cli.release_command import JsonOption, extra_options, grouped
 from adumbra.common.errors import InputError
 from adumbra.declare.guarantee import DEFAULT_DELTA, Relation, Unit
 

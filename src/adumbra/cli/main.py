@@ -10,31 +10,73 @@ load is handled like any other.
 
 from __future__ import annotations
 
-if __name__ == "__main__":  # before the rest is loaded, as the installed command does
-    from adumbra.cli.start import leave_quietly
-
-    leave_quietly()
-
 import contextlib
+import faulthandler
 import io
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from adumbra.cli import answers, audits, evaluations, keys, ledgers
 from adumbra.cli import jupa_command as utility
 from adumbra.cli import release_command as jobs
-from adumbra.cli.foreign import called, silence
 from adumbra.cli.output import HtmlOption, check_new, emit, note, print_error, show
 from adumbra.cli.usage import USAGE_ERROR, explained_usage
-from adumbra.common.errors import PAID, AdumbraError, InputError
+from adumbra.common.errors import PAID, AdumbraError, InputError, is_panic
 from adumbra.common.interrupts import asked_to_stop, listening, stop_if_asked
 
-__all__ = ["app", "command", "run"]
+__all__ = ["Panicked", "app", "called", "command", "run", "silence"]
+
+
+# What libraries written in other languages do at the edge of a command: panic, and write to stderr by themselves.
+
+
+class Panicked(Exception):
+    """A library gave up. Its own exception is no `Exception`, and would pass everything that explains errors."""
+
+
+def called(app: Callable[..., Any]) -> Any:
+    """Run the commands' application; a panic comes out as an ordinary error, without its text."""
+    try:
+        return app(prog_name="adumbra", standalone_mode=False)  # whatever started it
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        panicked = Panicked(type(error).__name__).with_traceback(error.__traceback__)
+        for said in getattr(error, "__notes__", ()):
+            panicked.add_note(said)
+        raise panicked from None
+
+
+def silence() -> None:
+    """Let only Python write to stderr from now on: a library that panics writes there what it met, maybe a cell.
+
+    Not where whoever runs the command has asked for such reports.
+    """
+    if os.environ.get("ADUMBRA_TRACEBACK") or faulthandler.is_enabled():
+        return
+    try:
+        place = sys.stderr.fileno()
+        own = os.dup(place)
+    except (OSError, ValueError):  # closed, or no file
+        return
+    sys.stderr.flush()
+    stream = os.fdopen(own, "w", encoding=sys.stderr.encoding, errors=sys.stderr.errors, buffering=1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, place)
+    os.close(nowhere)
+    sys.stderr = stream
+
+
+if __name__ == "__main__":  # before the rest is loaded, as the installed command does
+    from adumbra.cli.start import leave_quietly
+
+    leave_quietly()
 
 _INTERRUPTED = 130
 

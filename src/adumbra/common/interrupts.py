@@ -12,13 +12,15 @@ the exception is thrown away. The wish is remembered and tried again a moment la
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-__all__ = ["asked_to_stop", "listening", "stop_if_asked"]
+__all__ = ["asked_to_stop", "checkpoint", "listening", "stop_if_asked"]
+
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _COMPILER = ("numba", "llvmlite")
@@ -89,3 +91,18 @@ def listening() -> Iterator[None]:
             signal.signal(number, handler)
         sys.unraisablehook = hook
         _Wish.stop = False
+
+
+# Named places in the code where the crash tests may end the process.
+#
+# A promise such as "the charge is wholly there or wholly absent" can only be tested by dying between two
+# statements. `checkpoint` does nothing unless the environment variable ADUMBRA_TEST_KILL_AT names the place.
+
+
+def checkpoint(name: str) -> None:
+    """Do nothing; or, when a crash test asked for this place, die here without any clean-up.
+
+    >>> checkpoint("anywhere")
+    """
+    if os.environ.get("ADUMBRA_TEST_KILL_AT") == name:
+        os.kill(os.getpid(), signal.SIGKILL)

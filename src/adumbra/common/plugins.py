@@ -1,14 +1,15 @@
-"""What other installed packages offer: mechanisms, kinds of release, by the entry points they declare."""
+"""This package and others: what it calls itself, and what others offer by the entry points they declare."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points, version
 from typing import Any
 
 from adumbra.common.errors import InputError
 
-__all__ = ["loaded", "offered", "with_offered"]
+__all__ = ["library", "loaded", "offered", "with_offered"]
 
 
 def offered(group: str) -> Iterator[tuple[str, Any]]:
@@ -46,3 +47,16 @@ def with_offered(own: Mapping[str, Any], group: str) -> dict[str, Any]:
             )
         found[name] = value
     return found
+
+
+# What this library calls itself on what it writes.
+
+
+@cache  # the version is read from a file of the installation, once
+def library() -> str:
+    """Name and version.
+
+    >>> library().split()[0]
+    'adumbra'
+    """
+    return f"adumbra {version('adumbra')}"

@@ -13,7 +13,7 @@ from adumbra.compare.comparison import share
 from adumbra.declare.schema import Schema
 from adumbra.declare.space import GRID
 from adumbra.numerics.spectrum import leading, principal_angles, subspace_error
-from adumbra.queries.row_clip import RowClip
+from adumbra.queries.row_map import RowClip
 from adumbra.queries.second_moment import Gram, symmetric
 from adumbra.report.document import Section
 from adumbra.report.document import Table as Shown

@@ -11,8 +11,7 @@ import polars as pl
 
 from adumbra.common.types import Reals
 from adumbra.compare.comparison import share
-from adumbra.counting.box_sums import box_sums
-from adumbra.counting.workload import Workload, random_ranges
+from adumbra.counting.workload import Workload, box_sums, random_ranges
 from adumbra.declare.schema import Schema
 from adumbra.queries.domain import Domain
 from adumbra.report.document import Section

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from adumbra.common.errors import InputError
-from adumbra.common.limited_reads import MOST_SCHEMA_BYTES, read_at_most, toml_document
+from adumbra.common.files import MOST_SCHEMA_BYTES, read_at_most, toml_document
 from adumbra.common.validation import finite, said, table_name, written
 from adumbra.declare.column import COLUMN_KEYS, Column, heading, nearest, repeated, toml_text, type_name
 from adumbra.declare.guarantee import Unit

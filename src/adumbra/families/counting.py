@@ -20,7 +20,7 @@ from adumbra.families.contract import Deltas, Draft, Measurer, Query, Setting, S
 from adumbra.families.forecast import Forecast, forecasts, linear_errors
 from adumbra.kinds.counts import CountsFacts, DomainFacts
 from adumbra.models.columns import parse_label
-from adumbra.models.decoded import Decoded
+from adumbra.models.sparse_recovery import Decoded
 from adumbra.numerics.strategies import Separable
 from adumbra.queries.domain import Domain
 from adumbra.queries.histograms import HistogramQuery, Strategy

@@ -9,8 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from adumbra.counting.range_error import box_gains
-from adumbra.counting.workload import Workload, random_ranges
+from adumbra.counting.workload import Workload, box_gains, random_ranges
 from adumbra.families.contract import Setting
 from adumbra.numerics.seeded_sensing import sensing
 from adumbra.numerics.strategies import Identity, Waves

@@ -36,8 +36,7 @@ from adumbra.families.scree import scree_svg
 from adumbra.kinds.components import ComponentFacts, ComponentsFacts, Result
 from adumbra.numerics.projections import ROUNDING
 from adumbra.queries.query import PureNoise
-from adumbra.queries.row_clip import RowClip
-from adumbra.queries.row_map import RowMap, contraction
+from adumbra.queries.row_map import RowClip, RowMap, contraction
 
 __all__ = ["SHOWN", "PrincipalAxes", "Spectrum", "cells_of", "even_length", "length_of", "level", "per_row"]
 

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from adumbra.common.array_files import load_arrays, load_frame
 from adumbra.common.csv_forms import write_parquet
 from adumbra.common.errors import InputError
-from adumbra.common.files import open_regular, remove_leftovers
-from adumbra.common.library import library
-from adumbra.common.limited_reads import MOST_CARD_BYTES, json_document
+from adumbra.common.files import MOST_CARD_BYTES, json_document, open_regular, remove_leftovers
+from adumbra.common.plugins import library
 from adumbra.common.randomness import Coins, CoinsLike, PublicSeed
 from adumbra.common.types import Integers, Progress, Reals, silent
 from adumbra.job import Job

@@ -9,7 +9,7 @@ import polars as pl
 
 from adumbra.common.files import new_file
 from adumbra.jupa.model import JupaModel
-from adumbra.releases.data_files import ParquetFrames
+from adumbra.releases.staging import ParquetFrames
 from adumbra.tables.read import open_table
 
 __all__ = ["write_reference"]

@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 
 from adumbra.common.errors import InputError
-from adumbra.common.limited_reads import json_document, read_at_most
+from adumbra.common.files import json_document, read_at_most
 from adumbra.common.types import Reals
 from adumbra.common.validation import finite, said
 from adumbra.counting.workload import Workload

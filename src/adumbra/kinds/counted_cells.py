@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from adumbra.common.errors import InputError
 from adumbra.common.types import Reals
 from adumbra.common.validation import names_once
-from adumbra.counting.box_sums import atom_products, box_sums
-from adumbra.counting.range_error import box_gains, dense_energy, wave_energy
 from adumbra.counting.tail_bounds import (
     checked_mu,
     gaussian_eta,
@@ -30,7 +28,7 @@ from adumbra.counting.tail_bounds import (
     likely_square,
     normal_eta,
 )
-from adumbra.counting.workload import Workload
+from adumbra.counting.workload import Workload, atom_products, box_gains, box_sums, dense_energy, wave_energy
 from adumbra.declare.schema import Schema
 from adumbra.kinds.conditions import DenseQuery, Queries, box_of, read_queries, with_condition
 from adumbra.kinds.estimates import CountEstimate

@@ -17,14 +17,47 @@ from adumbra.declare.schema import Schema
 from adumbra.kinds.attack_views import MeasuredSum, Sight, View, sum_views
 from adumbra.kinds.counted_cells import CountedCells
 from adumbra.kinds.kind import WHOLE, Content, Kind, KindFacts
-from adumbra.kinds.sketches import SketchFacts
 from adumbra.numerics import strategies
+from adumbra.numerics.seeded_sensing import sensing
+from adumbra.numerics.sensing import Sensing
 from adumbra.queries.domain import Domain
 from adumbra.queries.histograms import HistogramQuery, Strategy
 from adumbra.releases.card import Card, CardWords
 from adumbra.report.document import Section
 
-__all__ = ["Counts", "CountsComparison", "CountsFacts", "DomainFacts"]
+__all__ = ["Counts", "CountsComparison", "CountsFacts", "DomainFacts", "SketchFacts"]
+
+
+# A sketch as a card describes it: enough to draw the same one again from the public seed.
+
+
+class SketchFacts(BaseModel):
+    """Which sketch, of how many numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sensing: str
+    """The law of its matrix."""
+    measurements: int
+    cells: int
+    nonzeros: int = 4
+    """Entries of a column of sparse-signs."""
+    weights: tuple[float, ...] = ()
+
+    def told(self) -> dict[str, Any]:
+        """For people."""
+        out: dict[str, Any] = {
+            "kind": self.sensing,
+            "measurements": self.measurements,
+            "ratio": self.measurements / self.cells,
+        }
+        out |= {"nonzeros": self.nonzeros} if self.sensing == "sparse-signs" else {}
+        return out | ({"weights": list(self.weights)} if self.weights else {})
+
+    def drawn(self, seed: bytes) -> Sensing:
+        """The sketch itself."""
+        return sensing(self.sensing, seed, self.cells, self.measurements, nonzeros=self.nonzeros, weights=self.weights)
+
 
 _MOST_NUMBERS = 2**14
 """Measured numbers that an attacker weighs all together; of more he takes a row's own cell."""

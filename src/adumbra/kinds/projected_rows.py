@@ -13,9 +13,9 @@ from adumbra.compare.comparison import Beside, Comparison, no_models
 from adumbra.compare.distance_fit import DistanceCheck, check_distances
 from adumbra.declare.space import GRID
 from adumbra.kinds.attack_views import Sight, View, image_views
+from adumbra.kinds.counts import SketchFacts
 from adumbra.kinds.kind import WHOLE, Content, Kind, KindFacts
 from adumbra.kinds.projection_answers import ProjectedAnswers
-from adumbra.kinds.sketches import SketchFacts
 from adumbra.numerics.projections import ProjectionKind
 from adumbra.releases.card import CardWords
 from adumbra.report.document import Section

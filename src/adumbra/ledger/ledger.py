@@ -26,16 +26,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adumbra.accounting.accountant import at_most, check_event, epsilon_of, epsilon_of_all
-from adumbra.accounting.composition import Composition
-from adumbra.accounting.events import Event
+from adumbra.accounting.events import Composition, Event
 from adumbra.common.errors import AdumbraError, InputError, Refused
 from adumbra.common.validation import at_least, between, positive, written
 from adumbra.declare.guarantee import Neighbours, Promise
-from adumbra.ledger import place
 from adumbra.ledger.chain import Past, all_read, broken, events_of, senseless, whole
 from adumbra.ledger.lines import Cap, Entry, Line, Receipt, Unreadable, read, standing, unread
 from adumbra.ledger.running import differences, known_from_all
-from adumbra.ledger.sqlite import SqliteStorage
+from adumbra.ledger.sqlite import SqliteStorage, from_environment, of_the_user
 from adumbra.ledger.storage import DamagedLedger, LedgerStorage, OpenLedger, StoredLedger
 
 __all__ = ["Cap", "Entry", "Ledger", "LedgerReport", "Receipt", "Unreadable"]
@@ -86,8 +84,8 @@ class Ledger:
         The same wherever it is called. Refused where an `adumbra-ledger.db` stands in the current folder, the
         default of earlier versions: what was spent there must not be forgotten.
         """
-        named = place.from_environment()
-        path = named or place.of_the_user()
+        named = from_environment()
+        path = named or of_the_user()
         return cls(SqliteStorage(path, patience=patience, on_new=on_new, makes_folder=named is None))
 
     @property

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from adumbra.accounting.composition import Composition
+from adumbra.accounting.events import Composition
 from adumbra.common.errors import InputError
 from adumbra.declare.guarantee import Neighbours
 from adumbra.ledger.lines import GENESIS, Cap, Entry, Line, chained, read, standing

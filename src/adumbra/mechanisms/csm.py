@@ -20,11 +20,9 @@ from adumbra.families.challenge import Challenge
 from adumbra.families.contract import Draft, Measurer, Query, Reference, Setting, SumAnswer
 from adumbra.families.counting import COUNTS, OneMeasurement, rows_in_cells
 from adumbra.families.forecast import FEW_ATOMS, quieter, sketch_size
-from adumbra.kinds.counts import CountsFacts, DomainFacts
+from adumbra.kinds.counts import CountsFacts, DomainFacts, SketchFacts
 from adumbra.kinds.projected_rows import Band, ProjectedRowsFacts
-from adumbra.kinds.sketches import SketchFacts
-from adumbra.models.decoded import Decoded
-from adumbra.models.sparse_recovery import check_dictionary, learnt_atoms, named_dictionary, pursued
+from adumbra.models.sparse_recovery import Decoded, check_dictionary, learnt_atoms, named_dictionary, pursued
 from adumbra.numerics.dictionaries import Dictionary
 from adumbra.numerics.projections import ProjectionKind
 from adumbra.numerics.seeded_sensing import sensing

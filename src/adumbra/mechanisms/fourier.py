@@ -16,7 +16,7 @@ from adumbra.families.contract import Deltas, Draft, Measurer, Query, Reference,
 from adumbra.families.counting import COUNTS, Counted, comparison, draft_of
 from adumbra.families.forecast import forecasts
 from adumbra.kinds.counts import CountsFacts, DomainFacts
-from adumbra.models.decoded import Decoded
+from adumbra.models.sparse_recovery import Decoded
 from adumbra.numerics.strategies import Waves
 from adumbra.queries.domain import Domain
 from adumbra.queries.histograms import HistogramQuery, TailChoice, TailSize

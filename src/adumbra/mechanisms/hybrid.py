@@ -35,6 +35,7 @@ from adumbra.models.marginals import (
     unit_edges,
 )
 from adumbra.models.quantile_decoder import ClassTables, Decoder, drawn_rows
+from adumbra.models.shrinkage import apportion
 from adumbra.models.two_round_gaussian import (
     NoisyMoments,
     Pilot,
@@ -43,7 +44,6 @@ from adumbra.models.two_round_gaussian import (
     noise_rows,
     refined,
 )
-from adumbra.numerics.simplex import apportion
 from adumbra.queries.cells import Cells
 from adumbra.queries.scores import Linear, Lookup, Residuals, Scores
 from adumbra.queries.second_moment import MomentsQuery, symmetric

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from adumbra.accounting.events import Event
+from adumbra.common.array_files import read_matrix
 from adumbra.common.errors import InputError
-from adumbra.common.public_files import read_matrix
 from adumbra.common.types import Reals
 from adumbra.common.validation import at_least, one_of, settle
 from adumbra.declare.guarantee import Neighbours, Promise, Relation, Unit
@@ -28,8 +28,7 @@ from adumbra.kinds.components import Components, ComponentsFacts, Result
 from adumbra.mechanisms.bibliography import LIP_AND_LOP
 from adumbra.numerics.projections import ROUNDING
 from adumbra.queries.query import PureNoise
-from adumbra.queries.row_clip import RowClip
-from adumbra.queries.row_map import RowMap, contraction
+from adumbra.queries.row_map import RowClip, RowMap, contraction
 from adumbra.releases.folder import CARD, ReleaseFolder
 
 __all__ = ["LOP", "GivenAxes"]

@@ -27,13 +27,14 @@ from adumbra.models.columns import (
     in_batches,
 )
 from adumbra.models.shrinkage import (
+    apportion,
     class_counts,
+    onto_simplex,
     predicted_correlation_error,
     shrunk_to,
     soft_spectrum,
     stein_means,
 )
-from adumbra.numerics.simplex import apportion, onto_simplex
 from adumbra.queries.cells import Cells
 from adumbra.queries.scores import Linear, Scores
 from adumbra.queries.second_moment import MomentsQuery, symmetric

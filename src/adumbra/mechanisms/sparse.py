@@ -11,8 +11,7 @@ from adumbra.common.validation import at_least
 from adumbra.families.contract import Reference, Setting, SumAnswer
 from adumbra.families.counting import OneMeasurement, rows_in_cells
 from adumbra.kinds.counts import CountsFacts, DomainFacts
-from adumbra.models.decoded import Decoded
-from adumbra.models.sparse_recovery import check_dictionary, named_dictionary, thresholded
+from adumbra.models.sparse_recovery import Decoded, check_dictionary, named_dictionary, thresholded
 from adumbra.numerics.dictionaries import Dictionary
 from adumbra.numerics.strategies import Identity
 

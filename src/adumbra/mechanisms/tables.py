@@ -20,7 +20,7 @@ from adumbra.families.synthetic import DrawnTable
 from adumbra.kinds.synthetic_table import PredictedError, SyntheticTableFacts
 from adumbra.models.columns import Columns, classes_to_draw, drawing, in_batches
 from adumbra.models.marginals import alike, centred, equal_cells
-from adumbra.numerics.simplex import apportion, onto_simplex
+from adumbra.models.shrinkage import apportion, onto_simplex
 from adumbra.queries.cells import Cells
 from adumbra.queries.domain import MOST_BINS
 from adumbra.queries.sums import TablesQuery

@@ -23,7 +23,7 @@ from scipy.special import betainc, ndtr, ndtri
 
 from adumbra.common.types import Integers, Reals
 from adumbra.declare.space import GRID, HALF, Block
-from adumbra.numerics.simplex import onto_simplex
+from adumbra.models.shrinkage import onto_simplex
 from adumbra.queries.cells import Cells
 
 __all__ = [

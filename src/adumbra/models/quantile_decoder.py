@@ -17,8 +17,8 @@ from adumbra.common.types import Integers, Reals
 from adumbra.declare.space import GRID, HALF, Block
 from adumbra.models.columns import Columns, classes_to_draw, in_batches
 from adumbra.models.marginals import Marginal, alike, as_cells, centred, form_of, shrunk_deviations, unit_edges
+from adumbra.models.shrinkage import apportion, onto_simplex
 from adumbra.models.two_round_gaussian import Latent, NoisyMoments, Pilot, noise_rows
-from adumbra.numerics.simplex import apportion, onto_simplex
 from adumbra.queries.cells import Cells
 
 __all__ = ["ClassTables", "Decoder", "drawn_rows"]

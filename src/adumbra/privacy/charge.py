@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from adumbra.accounting.events import Event
-from adumbra.common.crash_points import checkpoint
-from adumbra.common.interrupts import stop_if_asked
+from adumbra.common.interrupts import checkpoint, stop_if_asked
 from adumbra.declare.guarantee import Promise
 
 __all__ = ["Charge", "ChargeBook", "ChargeFn", "PlannedCharge"]

@@ -33,8 +33,7 @@ from adumbra.noise.l2_laplace import LARGEST_LENGTH
 from adumbra.noise.lattice_tables import LARGEST_T
 from adumbra.numerics.projections import ROUNDING, gaussian_matrix
 from adumbra.privacy.charge import ChargeFn
-from adumbra.privacy.engine import Engine, LocalThreads, noise_threads
-from adumbra.privacy.partials import RowPartial, SumPartial
+from adumbra.privacy.engine import Engine, LocalThreads, RowPartial, SumPartial, noise_threads
 from adumbra.privacy.private_rows import PrivateRows
 from adumbra.privacy.sensitivity import bounds, row_distance, sensitivity
 from adumbra.queries.query import Part, Query, RowAnswers, SumAnswer, Whole

@@ -24,8 +24,7 @@ from adumbra.privacy.strategy_sensitivity import histogram, tail_choice, tail_si
 from adumbra.queries.cells import Cells, Groups
 from adumbra.queries.histograms import HistogramQuery, TailChoice, TailSize
 from adumbra.queries.query import Query
-from adumbra.queries.row_clip import RowClip
-from adumbra.queries.row_map import RowMap
+from adumbra.queries.row_map import RowClip, RowMap
 from adumbra.queries.scores import Linear, Lookup, Residuals, Scores
 from adumbra.queries.second_moment import Gram, GramTimes, MomentsQuery, RowsAndGram
 from adumbra.queries.sums import CentreScale, Count, TablesQuery, Total

@@ -21,8 +21,7 @@ from adumbra.declare.space import CATEGORY_STEPS, COUNT_STEPS, EXACT, GRID, Spac
 from adumbra.numerics.integer_kernels import add_squares
 from adumbra.queries.cells import Groups
 from adumbra.queries.query import GaussianRecipe, JointAnswer, Part, PureNoise, Query, RowAnswers, SumAnswer, Whole
-from adumbra.queries.row_clip import RowClip
-from adumbra.queries.row_map import RowMap, check_contraction, contraction
+from adumbra.queries.row_map import RowClip, RowMap, check_contraction, contraction
 from adumbra.queries.scores import BALL, Scores
 from adumbra.queries.sums import Sum, check_asks, check_weight, in_steps
 

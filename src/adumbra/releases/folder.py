@@ -24,9 +24,8 @@ from pydantic import ValidationError
 
 from adumbra.common.array_files import load_arrays, load_frame
 from adumbra.common.errors import InputError, Refused
-from adumbra.common.files import irregular, open_regular, remove_leftovers
-from adumbra.common.library import library
-from adumbra.common.limited_reads import MOST_CARD_BYTES, json_document
+from adumbra.common.files import MOST_CARD_BYTES, irregular, json_document, open_regular, remove_leftovers
+from adumbra.common.plugins import library
 from adumbra.common.shown import shown
 from adumbra.releases.card import CARD_FORMAT, FORMAT_1, UTILITY_FORMAT, UTILITY_FORMATS, Card, UtilityCard
 from adumbra.releases.card_page import card_markdown

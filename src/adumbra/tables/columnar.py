@@ -15,9 +15,21 @@ from numpy.typing import NDArray
 
 from adumbra.common.errors import InputError
 from adumbra.declare.spelling import spelled
-from adumbra.tables.arrow import arrow_type, arrow_types, calendar_only, check_arrow, sliced, within_the_day
 from adumbra.tables.matrix import plain_numbers
-from adumbra.tables.table import CellType, Native, Opener, Table, check_names, reading
+from adumbra.tables.table import (
+    CellType,
+    Native,
+    Opener,
+    Table,
+    arrow_type,
+    arrow_types,
+    calendar_only,
+    check_arrow,
+    check_names,
+    reading,
+    sliced,
+    within_the_day,
+)
 
 __all__ = ["ArrowTable", "ParquetTable", "give_back", "open_frame"]
 

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from adumbra.common.errors import InputError
-from adumbra.tables.arrow import sliced
-from adumbra.tables.table import CellType, Opener, Table, check_names, empty_file, reading
+from adumbra.tables.table import CellType, Opener, Table, check_names, empty_file, reading, sliced
 
 __all__ = ["TextTable"]
 
