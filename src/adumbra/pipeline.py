@@ -143,7 +143,7 @@ def release(
     rows, columns = job.mechanism.size(job.setting)
     try:
         with publish(out, facts, numbers=rows * columns, csv=csv, signing_key=signing_key) as publication:
-            warm_up(planned, facts, publication)
+            warm_up(planned, facts, publication, engine)
             draft = job.mechanism.run(meter, job.setting)
             for done in publication.rows(draft):
                 checkpoint("measured a batch")

@@ -40,15 +40,17 @@ def open_meter(planned: Plan, charge: ChargeFn, notes: OwnerNotes, engine: Engin
     return Meter(rows, planned.job.promise, planned.shares, charge, engine)
 
 
-def rehearse(job: Job, watched: Callable[[Meter], Measurer], times: int = 1) -> Iterator[Draft]:
+def rehearse(
+    job: Job, watched: Callable[[Meter], Measurer], times: int = 1, engine: Engine | None = None
+) -> Iterator[Draft]:
     """Measure as `pipeline.release` does, again and again; charge and write nothing.
 
     For tables that were made up, by an audit or before a charge, and for no others. The mechanism of `job` measures
-    through what `watched` makes of each meter, so many `times`.
+    through what `watched` makes of each meter, so many `times`; `engine` is where its rows are worked on.
     """
     rows, lines = _private_rows(job, OwnerNotes(), 2), job.mechanism.lines(job.setting)
     for _ in range(times):
-        meter = Meter(rows, job.promise, lines, lambda line, event: None)
+        meter = Meter(rows, job.promise, lines, lambda line, event: None, engine)
         yield job.mechanism.run(watched(meter), job.setting)
 
 

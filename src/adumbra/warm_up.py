@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import datetime
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import polars as pl
 
@@ -25,10 +26,11 @@ from adumbra.families.contract import Measurer
 from adumbra.families.synthetic import DrawnTable
 from adumbra.job import Job, Plan
 from adumbra.noise.lattice_tables import GaussianTable, LaplaceTable
-from adumbra.privacy.engine import noise_threads
-from adumbra.privacy.meter import Calibration, Meter, UnclaimedMeter
+from adumbra.privacy.engine import Engine, noise_threads
+from adumbra.privacy.meter import Calibration, Meter
 from adumbra.privacy.preview import NoisePreview
 from adumbra.publish import CardFacts, Publication
+from adumbra.queries.query import Query
 from adumbra.rehearsal import rehearse
 from adumbra.tables.read import open_table
 from adumbra.tables.row_source import KEPT_BYTES, partition_rows
@@ -98,6 +100,7 @@ def _turned(cells: list[Any], by: int) -> list[Any]:
     return cells[by:] + cells[:by]
 
 
+Answer = TypeVar("Answer")
 _WIDTH = 128
 """Coordinates that are enough to run all code there is for a mechanism."""
 _BASE_BYTES = 64 << 20
@@ -111,7 +114,7 @@ _warm: set[int] = set()
 """Releases of which this process has run a like one."""
 
 
-def warm_up(planned: Plan, facts: CardFacts, publication: Publication) -> None:
+def warm_up(planned: Plan, facts: CardFacts, publication: Publication, engine: Engine | None = None) -> None:
     """Fail now if at all: do the same with a table made up from the schema, then see whether memory is left.
 
     A wide table stands for itself with a few of its columns, unless its mechanism needs them all.
@@ -128,16 +131,16 @@ def warm_up(planned: Plan, facts: CardFacts, publication: Publication) -> None:
     form = (*types.values(), *publication.form)
     # a hash, so that no schema is kept for it
     like = hash((job.mechanism, job.schema, job.promise, job.space, job.setting.rows, form))
-    if like not in _warm:
+    if engine is not None or like not in _warm:  # nobody knows what another engine needs, or whether it still works
         few = narrowed(job.schema, job.mechanism)
         try:
-            _run_made_up(_made_up(job, few, types), facts, publication)
+            _run_made_up(_made_up(job, few, types), facts, publication, engine)
             if few is not job.schema:
                 publication.try_names()
         except Exception:
             if few is job.schema:
                 raise
-            _run_made_up(_made_up(job, job.schema, types), facts, publication)
+            _run_made_up(_made_up(job, job.schema, types), facts, publication, engine)
         _warm.add(like)
     check_memory(needed, workers)
 
@@ -155,17 +158,30 @@ def _made_up(job: Job, schema: Schema, types: Mapping[str, CellType]) -> Job:
     return replace(job, table=table, schema=schema, mechanism=mechanism, setting=setting, count=table.count())
 
 
-def _run_made_up(made: Job, facts: CardFacts, publication: Publication) -> None:
+def _run_made_up(made: Job, facts: CardFacts, publication: Publication, engine: Engine | None) -> None:
     """Measure and write, and keep nothing."""
     meters: list[Meter] = []
 
     def watched(meter: Meter) -> Measurer:
         meters.append(meter)
-        return UnclaimedMeter(meter)
+        return _UnclaimedMeter(meter)
 
-    for draft in rehearse(made, watched):
+    for draft in rehearse(made, watched, engine=engine):
         like = replace(facts, mechanism=made.mechanism, setting=made.setting, schema=made.schema)
         publication.try_out(like, draft, meters[-1].done)
+        if engine is not None:  # whether it answered every row once is known after the last
+            deque(draft.batches, maxlen=0)
+
+
+class _UnclaimedMeter:
+    """The door for a made-up table: asks the same, but leaves the freshness of the seed to the real release."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+
+    def measure(self, line: str, query: Query[Answer]) -> Answer:
+        """Measure `query` on a `line` through the meter, as for a projection that was used before."""
+        return self._meter.measure(line, query.without_recipe())
 
 
 def narrowed(schema: Schema, mechanism: Any) -> Schema:

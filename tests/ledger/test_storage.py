@@ -6,12 +6,14 @@ import contextlib
 import copy
 import fcntl
 import json
+import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 import adumbra as ad
@@ -199,7 +201,8 @@ def test_a_storage_that_vouches_for_itself_is_not_read_again() -> None:
     for _ in range(20):
         charge(ledger, laplace(0.1))
     assert storage.kept is not None
-    assert storage.kept.read == [None, 0, *range(18)]  # all lines, once; then the last two
+    # all lines, once; then the last two; and each time what was just written
+    assert storage.kept.read == [None, 0, 0, 1, *(n for line in range(18) for n in (line, line + 2))]
 
 
 @KINDS
@@ -284,3 +287,47 @@ def test_a_ledger_that_is_no_file_has_a_name_and_no_path() -> None:
     assert ledger.name == "memory" and repr(ledger) == "Ledger('memory')"
     with pytest.raises(InputError, match="a ledger in a file"):
         _ = ledger.path
+
+
+# --- storages that do not do their duty ------------------------------------------------------------------------------
+
+
+class Swallowing(InMemory):
+    """Takes every error for its own, a refusal too."""
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Kept]:
+        with contextlib.suppress(Exception), super().writing() as book:
+            yield book
+
+
+class Dropping(InMemory):
+    """Says that lines were added, and adds none."""
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Kept]:
+        with super().writing() as book:
+            book.append = lambda rows: None  # type: ignore[method-assign]  # the duty that is not done
+            yield book
+
+
+@pytest.mark.parametrize("storage", [Swallowing, Dropping])
+def test_a_storage_that_loses_a_charge_gets_no_release(storage: type[InMemory]) -> None:
+    kept = storage()
+    ledger = Ledger(kept)
+    if storage is Swallowing:
+        ledger.set_cap("patients", ROW, 0.1, 0.0)
+    schema = {"table": {"name": "patients"}, "columns": {"age": {"kind": "number", "low": 0, "high": 110}}}
+    with pytest.raises(InputError, match="a ledger that"):
+        ad.release(pl.DataFrame({"age": [10, 20, 30]}), schema, "laplace", 1.0, delta=0.0, ledger=ledger)
+    assert kept.kept is None or all("charge" not in line[1] for line in kept.kept.lines)
+
+
+def test_a_trigger_of_somebody_else_that_drops_lines_stops_every_charge(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db")
+    charge(ledger, laplace(0.1))
+    with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as file, file:
+        file.execute("CREATE TRIGGER yy BEFORE INSERT ON lines BEGIN SELECT RAISE(IGNORE); END")
+    with pytest.raises((InputError, Refused)):
+        charge(ledger, laplace(0.1))
+    assert any("trigger of somebody else" in text for text in ledger.check())

@@ -48,4 +48,4 @@ def test_only_audits_measure_without_a_charge():
     free = test_architecture.users_of("rehearse") - {"rehearsal.py", "warm_up.py"}
     assert all(module.startswith("audit/") for module in free), free
     (use,) = re.findall(r"^.*\brehearse\(.*$", test_architecture.MODULES["warm_up.py"], re.MULTILINE)
-    assert use.strip() == "for draft in rehearse(made, watched):"
+    assert use.strip() == "for draft in rehearse(made, watched, engine=engine):"

@@ -130,6 +130,101 @@ def test_an_engine_that_does_not_read_all_rows_is_found_out(query):
         list(getattr(door.measure("a", query), "batches", ()))
 
 
+class Exact(LocalThreads):
+    """Hands rows back without their noise."""
+
+    def map(self, partial, finish, partitions):
+        return map(partial, partitions)
+
+
+class Copying(LocalThreads):
+    """Adds noise once, and hands the same noisy rows back for two partitions."""
+
+    def map(self, partial, finish, partitions):
+        first, *rest = partitions
+        noisy = finish(partial(first))
+        return iter([noisy] * (1 + len(rest)))
+
+
+class Retrying(LocalThreads):
+    """Works on a partition again after a worker was lost, and counts both."""
+
+    def map(self, partial, finish, partitions):
+        for partition in partitions:
+            yield finish(partial(partition))
+            yield finish(partial(partition))
+
+    def fold(self, partial, partitions):
+        total = partial.nothing()
+        for partition in partitions:
+            total = merged(merged(total, partial(partition)), partial(partition))
+        return total
+
+
+class Broken(LocalThreads):
+    """Says what it met."""
+
+    def map(self, partial, finish, partitions):
+        raise ValueError(f"a worker died at {next(iter(partitions)).tolist()}")
+
+    fold = map
+
+
+ROWS_QUERY, SUM_QUERY = RowMap(np.eye(2, dtype=np.int64), 1.0), SUMS["gram, mixed"][0]
+
+
+@pytest.mark.parametrize(
+    ("engine", "query"),
+    [(Exact, ROWS_QUERY), (Copying, ROWS_QUERY), (Retrying, ROWS_QUERY), (Retrying, SUM_QUERY), (Broken, ROWS_QUERY)],
+    ids=["exact-rows", "copied-rows", "rows-twice", "sum-twice", "broken"],
+)
+def test_an_engine_that_leaves_out_noise_or_counts_rows_twice_is_refused(engine, query):
+    space = space_of("number", "number") if query is ROWS_QUERY else SUMS["gram, mixed"][1]
+    rows = bounded(raw_rows(space, 12, np.random.default_rng(3)), space)
+    door = Meter(private(rows, space), Promise(1.0, 1e-6, REPLACE), {"a": 1.0}, lambda *_: None, engine())
+    seen = 0
+    with pytest.raises(InputError, match="an engine that works on every row once") as refused:
+        for batch in getattr(door.measure("a", query), "batches", ()):
+            seen += len(batch)
+    assert seen <= len(rows) and (seen == 0 or engine is not Exact)
+    assert "died" not in str(refused.value)
+
+
+@pytest.mark.parametrize("mechanism", ["dppro", "histogram"])
+@pytest.mark.parametrize("engine", [Exact, Retrying, Broken])
+def test_an_engine_that_does_not_work_is_found_out_before_the_charge(engine, mechanism, tmp_path):
+    table = pl.DataFrame({"age": [10, 20, 30, 40] * 5})
+    schema = {"columns": {"age": {"kind": "number", "low": 0, "high": 110}}}
+    ledger = ad.Ledger(tmp_path / "l.db")
+    if engine is Exact and mechanism == "histogram":
+        pytest.skip("a sum gets its noise in the meter")
+    with pytest.raises(InputError, match="an engine that works on every row once"):
+        ad.release(table, schema, mechanism, 1.0, ledger=ledger, engine=engine())
+    assert not ledger.exists() or ledger.entries() == []
+
+
+class Unreliable(LocalThreads):
+    """Works until it is needed."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def fold(self, partial, partitions):
+        self.calls += 1
+        if self.calls > 1:
+            raise ValueError("a worker died at age 40")
+        return super().fold(partial, partitions)
+
+
+def test_an_engine_that_fails_after_the_charge_says_so_and_quotes_nothing(tmp_path):
+    table = pl.DataFrame({"age": [10, 20, 30, 40] * 5})
+    schema = {"columns": {"age": {"kind": "number", "low": 0, "high": 110}}}
+    ledger = ad.Ledger(tmp_path / "l.db")
+    with pytest.raises(ad.AfterCharge, match="the charge stays") as failed:
+        ad.release(table, schema, "histogram", 1.0, ledger=ledger, engine=Unreliable())
+    assert "40" not in str(failed.value) and len(ledger.entries()) == 1
+
+
 @pytest.mark.parametrize("engine", ["pickling", "processes"])
 def test_rows_that_break_their_bound_are_refused_wherever_they_are_worked_on(engine, request):
     query, space = SUMS["gram, mixed"]
@@ -185,7 +280,7 @@ def test_a_release_takes_an_engine():
             return super().fold(partial, partitions)
 
     ad.release(table, schema, ad.AnalyzeGauss(), ad.Budget(1.0, 1e-6), engine=Counting())
-    assert used == ["second moment of 2 coordinates"]  # the made-up table of the rehearsal is not worked on by it
+    assert used == ["second moment of 2 coordinates"] * 2  # the made-up table first: it fails there, if at all
 
 
 def test_a_clip_needs_no_more_than_its_numbers_to_be_sent():

@@ -10,7 +10,7 @@ from adumbra.accounting.events import Event
 from adumbra.common.errors import InputError, Refused
 from adumbra.ledger.lines import GENESIS, Entry, Line, Receipt, Unreadable, chained, read, standing, text_of, unread
 from adumbra.ledger.running import Known, RunningTotals, known, known_from_all
-from adumbra.ledger.storage import OpenLedger, StoredLedger, StoredRow
+from adumbra.ledger.storage import DamagedLedger, OpenLedger, StoredLedger, StoredRow
 
 __all__ = ["Past", "all_read", "broken", "events_of", "senseless", "whole"]
 
@@ -54,6 +54,13 @@ class Past:
             digest = chained(digest, line)
             rows.append((number, line, digest))
         self.book.append(rows)
+        kept = [tuple(row) for row in self.book.rows(after=self.known.count)]
+        if kept != rows or self.book.head() not in (None, (number, digest)):
+            raise DamagedLedger(
+                "a ledger that keeps what is written to it",
+                "lines that were written and are not there",
+                "look at its storage (a trigger, a full or read-only copy); nothing was charged",
+            )
         self.book.remember(self.known.notes(self.table, rows), forget=self.known.walked is not None)
         return [Receipt(number, digest) for number, _, digest in rows]
 

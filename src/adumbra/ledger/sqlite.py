@@ -220,6 +220,7 @@ class _OpenFile:
         state = [str(row[0]) for row in self._db.execute("PRAGMA integrity_check(5)")] if thorough else ["ok"]
         damage = [] if state == ["ok"] else [f"the file is damaged: {text}" for text in state]
         guards = dict(self._db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall())
+        damage += [f"there is a trigger of somebody else's: {name}" for name in guards if name not in _GUARDS]
         return damage + [
             f"the guard {name} was removed or changed" for name in _GUARDS if guards.get(name) != _GUARDS[name]
         ]

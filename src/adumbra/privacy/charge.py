@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from adumbra.accounting.events import Event
+from adumbra.common.errors import InputError
 from adumbra.common.interrupts import checkpoint, stop_if_asked
 from adumbra.declare.guarantee import Promise
 
@@ -91,7 +92,13 @@ class Charge:
                     promise=planned.promise,
                     events=events,
                 )
-                self.head = receipts[-1].hash if receipts else None
+                if len(receipts or ()) != len(events):  # a storage may have swallowed the refusal
+                    raise InputError(
+                        "a ledger that gives a receipt for every line it was charged",
+                        f"{len(receipts or ())} receipts for {len(events)} lines",
+                        "mend the storage of the ledger; nothing was measured",
+                    )
+                self.head = receipts[-1].hash
             self.charged.update(events)
         except BaseException as error:  # it may have come after the charge was written
             self.charged.update(events)

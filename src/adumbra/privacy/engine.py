@@ -12,6 +12,7 @@ in this process, where the meter keeps the sampler and its keys, so a remote eng
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections import deque
@@ -23,6 +24,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from adumbra.common.errors import AdumbraError, InputError
 from adumbra.common.types import Integers, Reals
 from adumbra.declare.space import CATEGORY_STEPS, EXACT, GRID, Space
 from adumbra.numerics.integer_kernels import OFF_GRID, OUTSIDE, crowded, fault, one_thread_each
@@ -30,7 +32,22 @@ from adumbra.queries.query import Whole
 from adumbra.queries.row_map import RowMap
 from adumbra.queries.sums import Sum
 
-__all__ = ["Engine", "LocalThreads", "RowPartial", "SumPartial", "Totals", "check_bounded", "merged", "noise_threads"]
+__all__ = [
+    "FOLDED",
+    "BoundBroken",
+    "Engine",
+    "LocalThreads",
+    "RowPartial",
+    "SumPartial",
+    "Totals",
+    "at_work",
+    "check_bounded",
+    "merged",
+    "noise_threads",
+]
+
+FOLDED = "rows folded"
+"""In every partial result of a sum: how many rows are in it. A row that is folded twice would count twice."""
 
 
 # Exact totals over any number of rows, added up by several workers.
@@ -42,11 +59,11 @@ __all__ = ["Engine", "LocalThreads", "RowPartial", "SumPartial", "Totals", "chec
 
 
 class _Running:
-    """A worker's total: float64, and how many rows are in it."""
+    """A worker's total: float64, how many rows are in it, and how many it was ever given."""
 
     def __init__(self, numbers: dict[str, Reals]) -> None:
         self.numbers = numbers
-        self.rows = 0
+        self.rows = self.given = 0
 
 
 class Totals:
@@ -78,7 +95,13 @@ class Totals:
                 self._empty(partial)
             self._query.add_partial(piece, partial.numbers)
             partial.rows += len(piece)
+        partial.given += len(batch)
         self._idle.append(partial)
+
+    def result(self) -> dict[str, Whole]:
+        """The sum over all rows and, as `FOLDED`, how many they were. Once, when all is added."""
+        rows = sum(partial.given for partial in self._partials)
+        return {**self.found(), FOLDED: np.array(rows, dtype=np.int64)}
 
     def found(self) -> Mapping[str, Whole]:
         """The sum over all rows: in float64 where that is exact, else in integers. Once, when all is added."""
@@ -150,7 +173,7 @@ class SumPartial:
         """In 64-bit integers, which add up to the total in any order and any grouping (`merged`)."""
         totals = Totals(self.query, self.space.width)
         self.add(partition, totals)
-        return {name: value.astype(np.int64) for name, value in totals.found().items()}
+        return {name: value.astype(np.int64) for name, value in totals.result().items()}
 
     def add(self, partition: Reals, totals: Totals) -> None:
         """Add it to `totals` of this process, without an array of its own for each partition."""
@@ -169,25 +192,29 @@ def merged(one: Mapping[str, Whole], other: Mapping[str, Whole]) -> dict[str, In
     return {name: value.astype(np.int64) + other[name].astype(np.int64) for name, value in one.items()}
 
 
+class BoundBroken(RuntimeError):
+    """Rows at the door break the bound that the noise was calibrated to: a defect of adumbra, not of an engine."""
+
+
 def check_bounded(batch: Reals, space: Space) -> None:
     """Refuse to answer on rows that break the bound the noise was calibrated to (a defect, not a user's error)."""
     if batch.shape[1] != space.width or batch.dtype != np.float64:
-        raise RuntimeError("rows at the door are not on the grid of their space")
+        raise BoundBroken("rows at the door are not on the grid of their space")
     # squares of grid steps, below 2^32 each: exact in float64 up to two million coordinates
     if space.row_bound is not None and space.width * float(GRID) ** 2 >= EXACT:
-        raise RuntimeError("too many coordinates to check the row bound exactly")
+        raise BoundBroken("too many coordinates to check the row bound exactly")
     rows = np.ascontiguousarray(batch)
     category = space.reaches == CATEGORY_STEPS  # of the kinds, only a category reaches that far
     high = np.repeat(space.reaches, space.widths)
     low = np.where(np.repeat(category, space.widths), 0.0, -high)
     found = fault(rows, low, high, np.inf if space.row_bound is None else float(space.row_bound) ** 2)
     if found == OFF_GRID:
-        raise RuntimeError("rows at the door are not on the grid of their space")
+        raise BoundBroken("rows at the door are not on the grid of their space")
     starts = space.starts[category]
     if found == OUTSIDE or (len(starts) and crowded(rows, starts, starts + space.widths[category])):
-        raise RuntimeError("rows at the door exceed the declared range of a column")
+        raise BoundBroken("rows at the door exceed the declared range of a column")
     if found:
-        raise RuntimeError("rows at the door exceed the row bound")
+        raise BoundBroken("rows at the door exceed the row bound")
 
 
 Result = TypeVar("Result")
@@ -205,12 +232,14 @@ class Engine(Protocol):
         """`finish(partial(partition))` for each of the `partitions`, in their order; all of them are read.
 
         `partial` may be pickled and sent away; `finish` may not, and runs in this process, once for each partition.
+        What it returns is handed on as it is: the meter takes nothing else, and takes it once.
         """
 
     def fold(self, partial: SumPartial, partitions: Iterable[Reals]) -> Mapping[str, Whole]:
         """The sum of `partial(partition)` over all `partitions`, in any order; `partial.nothing()` if there are none.
 
-        Whole numbers: 64-bit integers, or float64 where every number on the way stayed below 2^53.
+        Whole numbers: 64-bit integers, or float64 where every number on the way stayed below 2^53. Each row counts
+        once: a partition that is worked on again, after a worker was lost, takes the place of the first result.
         """
 
 
@@ -236,7 +265,23 @@ class LocalThreads:
                 deque(_ahead(lambda partition: partial.add(partition, totals), partitions, workers), maxlen=0)
         else:
             deque(_ahead(lambda partition: partial.add(partition, totals), partitions, 1), maxlen=0)
-        return totals.found()
+        return totals.result()
+
+
+@contextlib.contextmanager
+def at_work(engine: Engine) -> Iterator[None]:
+    """What fails in an engine from elsewhere is no defect of adumbra. Its text is left out: it may quote a cell."""
+    try:
+        yield
+    except (AdumbraError, BoundBroken, OSError, MemoryError):
+        raise
+    except Exception as error:
+        if type(engine) is LocalThreads:
+            raise
+        name = type(engine).__name__
+        raise InputError(
+            f"an engine that works on every row once ({name})", type(error).__name__, "mend the engine"
+        ) from error
 
 
 def noise_threads() -> int:

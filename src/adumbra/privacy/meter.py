@@ -33,14 +33,14 @@ from adumbra.noise.l2_laplace import LARGEST_LENGTH
 from adumbra.noise.lattice_tables import LARGEST_T
 from adumbra.numerics.projections import ROUNDING, gaussian_matrix
 from adumbra.privacy.charge import ChargeFn
-from adumbra.privacy.engine import Engine, LocalThreads, RowPartial, SumPartial, noise_threads
+from adumbra.privacy.engine import FOLDED, Engine, LocalThreads, RowPartial, SumPartial, at_work, noise_threads
 from adumbra.privacy.private_rows import PrivateRows
 from adumbra.privacy.sensitivity import bounds, row_distance, sensitivity
 from adumbra.queries.query import Part, Query, RowAnswers, SumAnswer, Whole
 from adumbra.queries.row_map import ROWS, RowMap
 from adumbra.queries.sums import Sum
 
-__all__ = ["Calibration", "Meter", "PartNoise", "UnclaimedMeter", "calibrated", "check_countable", "preview_sd"]
+__all__ = ["Calibration", "Meter", "PartNoise", "calibrated", "check_countable", "preview_sd"]
 
 Answer = TypeVar("Answer")
 _LINES = 8
@@ -271,17 +271,6 @@ class Meter:
         return query.answered(answers, sums)
 
 
-class UnclaimedMeter:
-    """The door for a made-up table: asks the same, but leaves the freshness of the seed to the real release."""
-
-    def __init__(self, meter: Meter) -> None:
-        self._meter = meter
-
-    def measure(self, line: str, query: Query[Answer]) -> Answer:
-        """Measure `query` on a `line` through the meter, as for a projection that was used before."""
-        return self._meter.measure(line, query.without_recipe())
-
-
 def check_countable(query: Query, rows: int) -> None:
     """Refuse what cannot be summed exactly or drawn, before any charge."""
     if query.draws(rows) > noise.MAX_DRAWS:
@@ -337,24 +326,45 @@ class _Reading:
             )
 
 
+class _Noised:
+    """Rows that have met their noise: what `finish` returns, and all that an engine can hand back to the meter."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: Reals) -> None:
+        self.rows: Reals | None = rows
+
+    @staticmethod
+    def taken(found: object) -> Reals:
+        """The rows of one of them, once; exact rows, and rows that were taken before, are refused."""
+        if type(found) is not _Noised or found.rows is None:
+            raise RuntimeError("the engine handed back rows that have met no noise, or the same rows again")
+        rows, found.rows = found.rows, None
+        return rows
+
+
 def _answers(
     rows: PrivateRows, query: RowMap, calibration: Calibration, engine: Engine, same: _SameTable | None = None
 ) -> Iterator[Reals]:
     """Exact integers plus integer noise, batch by batch."""
     law, part = calibration.event.noise, calibration.parts[ROWS]
 
-    def with_noise(exact: Reals) -> Reals:
+    def with_noise(exact: Reals) -> _Noised:
         if law == "l2-laplace":
-            return noise.add_l2_noise_by_row(exact, part.steps, query.answer_step)
-        return noise.add_noise(law, exact, part.steps, query.answer_step)
+            return _Noised(noise.add_l2_noise_by_row(exact, part.steps, query.answer_step))
+        return _Noised(noise.add_noise(law, exact, part.steps, query.answer_step))
 
     reading, answered = _Reading(rows, same), 0
-    for noisy in engine.map(RowPartial(query, rows.space), with_noise, reading):
-        answered += len(noisy)
-        yield noisy
-    reading.check_complete()
-    if answered != rows.count:
-        raise RuntimeError("the engine did not answer every row")
+    with at_work(engine):
+        for found in engine.map(RowPartial(query, rows.space), with_noise, reading):
+            noisy = _Noised.taken(found)
+            answered += len(noisy)
+            if answered > rows.count:
+                raise RuntimeError("the engine answered rows twice")
+            yield noisy
+        reading.check_complete()
+        if answered != rows.count:
+            raise RuntimeError("the engine did not answer every row")
 
 
 def _summed(
@@ -376,6 +386,10 @@ def _summed(
 def _total(rows: PrivateRows, query: Sum, engine: Engine, same: _SameTable | None = None) -> Mapping[str, Whole]:
     """The partial sums of all rows, added up."""
     reading = _Reading(rows, same)
-    total = engine.fold(SumPartial(query, rows.space), reading)
-    reading.check_complete()
+    with at_work(engine):
+        total = dict(engine.fold(SumPartial(query, rows.space), reading))
+        reading.check_complete()
+        folded = total.pop(FOLDED, None)
+        if folded is None or folded.tolist() != rows.count:
+            raise RuntimeError("the engine did not add up every row once")
     return total
