@@ -323,6 +323,13 @@ def test_a_storage_that_loses_a_charge_gets_no_release(storage: type[InMemory]) 
     assert kept.kept is None or all("charge" not in line[1] for line in kept.kept.lines)
 
 
+def test_a_cap_that_is_not_kept_is_not_set() -> None:
+    ledger = Ledger(Dropping())
+    with pytest.raises(InputError, match="a ledger that keeps what is written to it"):
+        ledger.set_cap("patients", ROW, 1.0, 0.0)
+    assert not ledger.exists()
+
+
 def test_a_trigger_of_somebody_else_that_drops_lines_stops_every_charge(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.db")
     charge(ledger, laplace(0.1))

@@ -5,16 +5,20 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sqlite3
+from types import SimpleNamespace
 
+import adumbra.ledger.chain
 import adumbra.ledger.ledger
 import adumbra.ledger.running
 import adumbra.ledger.sqlite
+import adumbra.privacy.charge
 from adumbra.accounting.events import Composition
-from adumbra.common.errors import Refused
-from tests.ledger import test_cap_matrix, test_ledger, test_running_totals
+from adumbra.common.errors import InputError, Refused
+from tests.ledger import test_cap_matrix, test_ledger, test_running_totals, test_storage
 from tests.mechanisms import test_synthetic
 from tests.pipeline import test_refused_before_the_charge
 from tests.planted.planting import assert_caught, bug, parametrized
+from tests.privacy import test_charge
 from tests.sklearn import test_private_pca, test_sklearn
 
 
@@ -25,6 +29,32 @@ def only_the_first_look_charged(patch):
         return real(self, events=dict(list(events.items())[:1]), **rest)
 
     patch.setattr(adumbra.ledger.ledger.Ledger, "charge", forgetful)
+
+
+def written_lines_not_read_back(patch):
+    real = adumbra.ledger.chain.Past.append
+
+    def append(self, kind, bodies):
+        written = []
+        book = SimpleNamespace(remember=self.book.remember, head=lambda: None, rows=lambda after: written[-1])
+        book.append = lambda rows: (written.append(rows), self.book.append(rows))
+        return real(dataclasses.replace(self, book=book), kind, bodies)
+
+    patch.setattr(adumbra.ledger.chain.Past, "append", append)
+
+
+def receipts_not_counted(patch):
+    real = adumbra.privacy.charge.Charge._charge
+
+    def believing(self, events):
+        try:
+            real(self, events)
+        except InputError as error:
+            if "a receipt for every line" not in str(error):
+                raise
+            self.charged.update(events)
+
+    patch.setattr(adumbra.privacy.charge.Charge, "_charge", believing)
 
 
 def refusal_swallowed(patch):
@@ -76,7 +106,12 @@ def notes_believed_whatever_happened_to_the_file(patch):
     patch.setattr(adumbra.ledger.sqlite._OpenFile, "remembered", trusting)
 
 
+LOSES = test_storage.test_a_storage_that_loses_a_charge_gets_no_release
 CASES = [
+    bug(written_lines_not_read_back, LOSES, test_storage.Dropping),
+    bug(written_lines_not_read_back, test_storage.test_a_cap_that_is_not_kept_is_not_set),
+    bug(receipts_not_counted, LOSES, test_storage.Swallowing),
+    bug(receipts_not_counted, test_charge.test_a_charge_without_a_receipt_for_every_line_is_none, None),
     bug(charges_left_out_of_the_running_totals, test_running_totals.test_a_cap_counts_what_was_noted),
     bug(charges_left_out_of_the_running_totals, test_ledger.test_a_budget_can_be_spent_exactly),
     bug(

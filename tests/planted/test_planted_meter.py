@@ -15,7 +15,7 @@ from tests.mechanisms import test_contract, test_dppro, test_synthetic
 from tests.pipeline import test_changed_table, test_refused_before_the_charge, test_whole_way
 from tests.planted.planting import assert_caught, bug, parametrized
 from tests.planted.test_planted_pipeline import clip_after_projection
-from tests.privacy import test_long_tables, test_meter
+from tests.privacy import test_engine, test_long_tables, test_meter
 from tests.queries import test_second_moment, test_sums
 
 
@@ -46,6 +46,19 @@ def line_spent_twice(patch):
 
 def door_does_not_look(patch):
     patch.setattr(adumbra.privacy.engine, "check_bounded", lambda batch, space: None)
+
+
+def rows_taken_as_an_engine_gives_them(patch):
+    patch.setattr(adumbra.privacy.meter._Noised, "taken", lambda found: getattr(found, "rows", found))
+
+
+def folded_rows_not_counted(patch):
+    def total(rows, query, engine, same=None):
+        found = dict(engine.fold(adumbra.privacy.engine.SumPartial(query, rows.space), rows._for_the_meter()))
+        found.pop(adumbra.privacy.engine.FOLDED, None)
+        return found
+
+    patch.setattr(adumbra.privacy.meter, "_total", total)
 
 
 def noise_for_each_batch(patch):
@@ -85,7 +98,7 @@ def looks_share_their_key(patch):
 
 def clip_moved_behind_the_door(patch):
     """The same, by somebody who forgot the check at the door."""
-    check = adumbra.privacy.partials.check_bounded
+    check = adumbra.privacy.engine.check_bounded
     clip_after_projection(patch)
     patch.setattr(adumbra.privacy.engine, "check_bounded", check)
 
@@ -203,6 +216,8 @@ def partial_totals_of_32_bits(patch):
 NO_NEIGHBOUR = test_whole_way.test_no_neighbour_moves_what_meets_the_noise_by_more_than_was_paid
 
 
+BAD_ENGINE = test_engine.test_an_engine_that_leaves_out_noise_or_counts_rows_twice_is_refused
+BAD_ENGINE_RELEASES = test_engine.test_an_engine_that_does_not_work_is_found_out_before_the_charge
 CASES = [
     bug(clip_moved_behind_the_door, test_dppro.test_row_clip_bounds_what_leaves),
     bug(charge_after_measuring, test_meter.test_charge_comes_before_any_row_is_read),
@@ -242,6 +257,10 @@ CASES = [
     bug(later_look_gets_what_an_earlier_one_says, NO_NEIGHBOUR, "moments", Relation.REPLACE, None),
     bug(door_does_not_look, test_sums.test_rows_that_break_their_bound_are_not_summed),
     bug(noise_for_each_batch, test_sums.test_noise_of_a_count),
+    bug(rows_taken_as_an_engine_gives_them, BAD_ENGINE, test_engine.Exact, test_engine.ROWS_QUERY),
+    bug(rows_taken_as_an_engine_gives_them, BAD_ENGINE_RELEASES, test_engine.Exact, "dppro"),
+    bug(folded_rows_not_counted, BAD_ENGINE, test_engine.Retrying, test_engine.SUM_QUERY),
+    bug(folded_rows_not_counted, BAD_ENGINE_RELEASES, test_engine.Retrying, "histogram"),
     bug(triangles_noised_apart, test_second_moment.test_noise_of_a_mechanism_has_its_scale_and_no_other, "lip"),
     bug(rows_cut_a_step_too_long_at_the_door, NO_NEIGHBOUR, "analyze_gauss", Relation.ZERO_OUT, None),
 ]

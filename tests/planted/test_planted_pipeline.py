@@ -56,7 +56,7 @@ def clip_after_projection(patch):
     real, answer, check, bound = (
         adumbra.tables.row_source.clip_rows,
         RowMap.mapped,
-        adumbra.privacy.partials.check_bounded,
+        adumbra.privacy.engine.check_bounded,
         [],
     )
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from adumbra.accounting.events import Event
+from adumbra.common.errors import InputError
 from adumbra.declare.guarantee import Neighbours, Promise
 from adumbra.privacy.charge import Charge, PlannedCharge
 
@@ -57,6 +58,16 @@ def test_what_is_measured_first_is_what_is_charged():
     book = Book()
     rule(book)("a", OTHER)
     assert book.lines[0][-1] == {"a": OTHER, "b": TWO}
+
+
+@pytest.mark.parametrize("receipts", [None, [], [SimpleNamespace(hash="a")]])
+def test_a_charge_without_a_receipt_for_every_line_is_none(receipts):
+    book = Book()
+    book.charge = lambda **_: receipts
+    charge = rule(book)
+    with pytest.raises(InputError, match="a receipt for every line"):
+        charge("a", ONE)
+    assert charge.charged == {} and charge.head is None
 
 
 @pytest.mark.parametrize("error", [ValueError("refused"), KeyboardInterrupt()])
