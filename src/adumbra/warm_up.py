@@ -26,7 +26,8 @@ from adumbra.families.contract import Measurer
 from adumbra.families.synthetic import DrawnTable
 from adumbra.job import Job, Plan
 from adumbra.noise.lattice_tables import GaussianTable, LaplaceTable
-from adumbra.privacy.engine import Engine, noise_threads
+from adumbra.numerics.integer_kernels import worker_threads
+from adumbra.privacy.engine import Engine
 from adumbra.privacy.meter import Calibration, Meter
 from adumbra.privacy.preview import NoisePreview
 from adumbra.publish import CardFacts, Publication
@@ -122,7 +123,7 @@ def warm_up(planned: Plan, facts: CardFacts, publication: Publication, engine: E
     `planned` is the release to come, `facts` those of its card, `publication` the place it goes to; `run` measures the
     made-up table without a charge.
     """
-    job, workers = planned.job, noise_threads()
+    job, workers = planned.job, worker_threads()
     needed = bytes_needed(planned, workers, held=publication.in_memory)
     check_memory(needed, workers)  # a library that runs out of it on the way may end the process without a word
     _build_noise_tables(planned.calibrations)

@@ -15,8 +15,9 @@ from scipy.special import ndtr, ndtri
 
 from adumbra.accounting.calibrate import mu_for
 from adumbra.audit.findings import NOT_REFUTED, REFUTED, WORDING, AuditReport, Finding, Measured
-from adumbra.audit.page import page
+from adumbra.audit.page import page_document
 from adumbra.common.errors import InputError
+from adumbra.report.html import html_page
 
 SEEN = Measured((1.0, 0.3, 0.01, 0.0), (1.0, 0.5, 0.02, 0.004), (0.99, 0.48, 0.016, 0.002), (1.0, 0.52, 0.024, 0.007))
 SOUND = Finding(
@@ -45,7 +46,7 @@ BROKEN = replace(
 
 
 def shown(*findings: Finding, confidence: float = 0.95, command: str | None = None) -> str:
-    return page(AuditReport(findings, confidence, "adumbra 9.8.7"), command)
+    return html_page(page_document(AuditReport(findings, confidence, "adumbra 9.8.7"), command))
 
 
 def drawings(text: str, kind: str = "") -> list[ElementTree.Element]:
@@ -244,7 +245,7 @@ NASTY = "<script>alert(1)</script> & \"quote\" 'apostrophe' ]]> <!-- \x00\x1b\u2
 def test_text_is_escaped_everywhere() -> None:
     changed = dict.fromkeys(("target", "neighbours", "pair", "method", "note"), NASTY)
     report = AuditReport((replace(SOUND, **changed), replace(BROKEN, **changed)), 0.95, NASTY)
-    text = page(report, command=NASTY)
+    text = html_page(page_document(report, command=NASTY))
     assert "<script" not in text and "<!--" not in text
     assert not re.search("[\x00\x1b\u202e]", text)
     assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;".replace("/", "/<wbr>")) >= 2  # targets may break there

@@ -15,6 +15,7 @@ import adumbra as ad
 from adumbra.compare import label_models, table_comparison, table_fit
 from adumbra.compare.table_fit import CellLayout, column_fits, correlation_fit, levels, read_tally, two_way_fit
 from adumbra.kinds.projected_rows import DistanceComparison
+from adumbra.numerics.integer_kernels import worker_threads
 from adumbra.releases.folder import ReleaseFolder, page_of, sha256
 from adumbra.tables.read import open_table
 
@@ -468,7 +469,7 @@ def test_same_input_same_report(make, quick, monkeypatch):
     assert ad.evaluate_release(str(folder), truth, test).to_json() == once
     # threads add up votes in any order, which is too rare a difference to wait for: trained with two, asked with one
     forest = label_models._fitted("random forest", np.eye(4, dtype=np.float32), np.array([0, 1, 0, 1]))
-    assert forest.n_jobs == 1 and label_models._threads() == 2
+    assert forest.n_jobs == 1 and worker_threads(otherwise=1) == 2
 
 
 # ---- the report as a whole

@@ -19,7 +19,7 @@ from adumbra.declare.space import HALF
 from adumbra.noise import add as noise
 from adumbra.noise.l2_laplace import L2Sampler
 from adumbra.noise.lattice_tables import GaussianTable, LaplaceTable
-from adumbra.privacy.engine import noise_threads
+from adumbra.numerics.integer_kernels import worker_threads
 from adumbra.privacy.meter import Meter
 from adumbra.privacy.private_rows import PrivateRows
 from adumbra.privacy.sensitivity import sensitivity
@@ -90,7 +90,7 @@ def test_the_scale_that_reaches_the_sampler_is_the_charged_one(name, law, monkey
 
     monkeypatch.setattr(L2Sampler, "draw", draw)
     monkeypatch.setenv("ADUMBRA_THREADS", "1")
-    assert noise_threads() == 1
+    assert worker_threads() == 1
     rows = bounded(raw_rows(space, 3, np.random.default_rng(0)), space)
     door = Meter(
         PrivateRows(space, 3, lambda: iter([rows])), promise, {"a": 0.3, "b": 0.7}, lambda *e: charged.append(e)

@@ -1,16 +1,16 @@
-"""The trade-off of utility-aware releases as a document: its table, and its picture."""
+"""The trade-off of utility-aware releases as a document."""
 
 from __future__ import annotations
 
 from adumbra.audit.adversaries import STATEMENT
 from adumbra.audit.utility_frontier import CAUTION, Frontier
-from adumbra.report.document import Document, Figure, Note, Part, Table, Text, Value
+from adumbra.report.document import Document, Note, Part, Table, Text, Value
 
 __all__ = ["frontier_document"]
 
 
-def frontier_document(found: Frontier, *, pictured: bool = False) -> Document:
-    """What was `found` of every recipe, in per cent right; `pictured` with the picture, for pages."""
+def frontier_document(found: Frontier) -> Document:
+    """What was `found` of every recipe, in per cent right."""
     rows: list[dict[str, Value]] = [
         {
             "release": row["label"],
@@ -25,11 +25,9 @@ def frontier_document(found: Frontier, *, pictured: bool = False) -> Document:
         for row in found.table()
     ]
     served, hidden = ", ".join(found.utility), ", ".join(found.privacy)
-    words = "accuracy of the service against accuracy of the best adversary found, one mark per recipe"
     parts: list[Part] = [
         Table.of(rows),
         *(Note(f"not tried: {label} ({reason})") for label, reason in found.refused),
-        *([Figure("tradeoff", found.svg, words)] if pictured else []),
         Text(f"{STATEMENT} {CAUTION}"),
     ]
     return Document(f"serve {served}, hide {hidden}: per cent, means of fresh splits: {found.splits}", tuple(parts))

@@ -32,15 +32,9 @@ from adumbra.report.document import (
     Value,
     Verbatim,
 )
-from adumbra.report.html import html_page
 from adumbra.report.svg import positional
 
-__all__ = ["page", "page_document"]
-
-
-def page(report: AuditReport, command: str | None = None) -> str:
-    """The `report` as one self-contained HTML file; `command` is shown as the way to repeat the audit."""
-    return html_page(page_document(report, command))
+__all__ = ["page_document"]
 
 
 def page_document(report: AuditReport, command: str | None = None) -> Document:

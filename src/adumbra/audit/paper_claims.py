@@ -32,8 +32,6 @@ from adumbra.common.validation import at_least, between, one_of, positive
 
 __all__ = ["audit_published", "published_report"]
 
-Generator = np.random.Generator
-
 _FEWEST = 200
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -17,6 +16,7 @@ from adumbra.compare.table_fit import CellLayout, Tally, levels, public_order
 from adumbra.declare.column import Column
 from adumbra.declare.schema import Schema
 from adumbra.declare.space import GRID
+from adumbra.numerics.integer_kernels import worker_threads
 from adumbra.report.document import Note, Section, Table
 
 __all__ = ["MAX_CLASSES", "LabelFit", "Score", "check_varies", "feature_coordinates", "label_fit", "labels_of"]
@@ -272,7 +272,7 @@ def _fitted(model: str, x: Features, y: NDArray[Any]) -> Any:
 
     if model == "random forest":
         kind = RandomForestClassifier if y.dtype == np.int64 else RandomForestRegressor
-        forest = kind(random_state=0, n_jobs=_threads()).fit(x, y)
+        forest = kind(random_state=0, n_jobs=worker_threads(otherwise=1)).fit(x, y)
         # threads add the trees' votes in any order, which would change the last digit from run to run
         return forest.set_params(n_jobs=1)
     last = Ridge(random_state=0) if model == "ridge" else LogisticRegression(max_iter=1000, random_state=0)
@@ -280,11 +280,3 @@ def _fitted(model: str, x: Features, y: NDArray[Any]) -> Any:
     with warnings.catch_warnings():  # a fit stopped after 1000 steps is still a fit, and its score is measured
         warnings.simplefilter("ignore", ConvergenceWarning)
         return whole.fit(x, y)
-
-
-def _threads() -> int:
-    """One, unless `ADUMBRA_THREADS` says otherwise."""
-    try:
-        return max(1, int(os.environ["ADUMBRA_THREADS"]))
-    except (KeyError, ValueError):
-        return 1

@@ -10,7 +10,7 @@ from adumbra.declare.guarantee import Neighbours, Relation, Unit
 from adumbra.declare.schema import Schema
 from adumbra.families.challenge import Challenge, emptied
 from adumbra.families.contract import Deltas, Setting
-from adumbra.models.columns import Columns, parse_label, rows_to_draw
+from adumbra.models.columns import Columns, check_width, parse_label, rows_to_draw
 
 __all__ = ["DrawnTable"]
 
@@ -68,6 +68,12 @@ class DrawnTable:
     def columns(self, setting: Setting) -> Columns:
         """Features and classes."""
         return Columns.split(setting.space, parse_label(self.label), setting.labels)
+
+    def narrow_columns(self, setting: Setting) -> Columns:
+        """The same where second moments of the features fit into memory; a wider table is refused."""
+        columns = self.columns(setting)
+        check_width(sum(block.width for block in columns.features))
+        return columns
 
     def shape_to_expect(self, setting: Setting) -> list[tuple[str, str]]:
         """The first lines of an outlook."""

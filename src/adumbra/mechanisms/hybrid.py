@@ -20,7 +20,6 @@ from adumbra.families.synthetic import DrawnTable
 from adumbra.kinds.synthetic_table import PredictedError, SyntheticTableFacts
 from adumbra.models.columns import (
     Columns,
-    check_width,
     drawing,
 )
 from adumbra.models.marginals import (
@@ -122,7 +121,7 @@ class Hybrid(DrawnTable):
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """The `noise` on shares and on correlations in this `setting`, beside what they are, whatever the `promise`."""
-        columns = self._columns(setting)
+        columns = self.narrow_columns(setting)
         out = self.shape_to_expect(setting)
         if setting.rows:
             out.append(
@@ -193,18 +192,13 @@ class Hybrid(DrawnTable):
             measured=measured_names(answers),
         )
 
-    def _columns(self, setting: Setting) -> Columns:
-        columns = self.columns(setting)
-        check_width(sum(block.width for block in columns.features))
-        return columns
-
     @lru_cache(maxsize=4)  # noqa: B019 - keys are public and few, and plan, outlook and run ask the same
     def _resolved(self, setting: Setting) -> tuple[Columns, dict[str, float], int, int]:
         shares = self._shares(setting)
-        return self._columns(setting), shares, *self._bins(setting, shares)
+        return self.narrow_columns(setting), shares, *self._bins(setting, shares)
 
     def _shares(self, setting: Setting) -> dict[str, float]:
-        columns = self._columns(setting)
+        columns = self.narrow_columns(setting)
         rows = setting.rows or _UNKNOWN_ROWS
         noise = setting.preview(1.0, TablesQuery(equal_cells(columns.features, 10)))
         by_class = rows / (noise * columns.classes) >= _CLASS_TABLES_FROM
@@ -227,14 +221,14 @@ class Hybrid(DrawnTable):
 
     def _cautious(self, setting: Setting) -> bool:
         """Shrink eigenvalues harder for a model, except for wide tables (100 scores) of a high signal-to-noise (15)."""
-        columns = self._columns(setting)
+        columns = self.narrow_columns(setting)
         scores, _ = _scores(columns, None)
         clear = self._clarity(setting, columns, scores, 1.0 - _TABLE_SHARE[self.need]) >= _CLEAR
         return self.need == "model" and not (clear and scores.dimension >= _WIDE)
 
     def _bins(self, setting: Setting, shares: Mapping[str, float]) -> tuple[int, int]:
         """Equal cells of a number, and cells of equal mass in the tables by class: as many as the noise leaves room."""
-        columns = self._columns(setting)
+        columns = self.narrow_columns(setting)
         rows = setting.rows or _UNKNOWN_ROWS
         room = rows / setting.preview(shares[_TABLES], TablesQuery(equal_cells(columns.features, 10)))
         return (10, 8) if room < 100 else (20, 16) if room < 400 else (40, 32)

@@ -21,7 +21,6 @@ from adumbra.kinds.synthetic_table import PredictedError, SyntheticTableFacts
 from adumbra.mechanisms.bibliography import ANALYZE_GAUSS
 from adumbra.models.columns import (
     Columns,
-    check_width,
     classes_to_draw,
     drawing,
     in_batches,
@@ -84,7 +83,7 @@ class Moments(DrawnTable):
 
     def queries(self, setting: Setting) -> Mapping[str, Query]:
         """Both measurements; the second with the middle of the ranges for a centre."""
-        columns = self._columns(setting)
+        columns = self.narrow_columns(setting)
         stand_in = _ScoreScale.of_ranges(columns)
         return with_size_query(
             setting, {_CENTRE: CentreScale(columns.features), _MOMENTS: _second_query(columns, stand_in)}
@@ -92,7 +91,7 @@ class Moments(DrawnTable):
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """How much of the covariance will exceed the `noise` in this `setting`, whatever the `promise`."""
-        columns = self._columns(setting)
+        columns = self.narrow_columns(setting)
         width = sum(b.width for b in columns.features)
         out = self.shape_to_expect(setting)
         if setting.rows:
@@ -109,7 +108,7 @@ class Moments(DrawnTable):
 
     def run(self, door: Measurer, setting: Setting) -> Draft:
         """Two measurements, a model, rows."""
-        columns = self._columns(setting)
+        columns = self.narrow_columns(setting)
         rows = known_rows(door, setting)
         centred = door.measure(_CENTRE, CentreScale(columns.features))
         scale = _ScoreScale.measured(columns, centred, rows)
@@ -129,11 +128,6 @@ class Moments(DrawnTable):
             | {"score_centre": scale.centre, "score_scale": scale.scale, "score_radius": np.asarray(scale.radius)},
             measured=measured_names(answers),
         )
-
-    def _columns(self, setting: Setting) -> Columns:
-        columns = self.columns(setting)
-        check_width(sum(block.width for block in columns.features))
-        return columns
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ whole numbers whose sums stay below 2^53 are exact in float64.
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ __all__ = [
     "crowded",
     "fault",
     "one_thread_each",
+    "worker_threads",
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -51,6 +53,16 @@ def compiled(function: Function, **options: Any) -> Function:
 def _in_any_order(function: Function) -> Function:
     """Compile with leave to add in any order, several numbers at a time: for exact sums only."""
     return compiled(function, fastmath={"reassoc"})
+
+
+def worker_threads(otherwise: int | None = None) -> int:
+    """Threads to work with: `ADUMBRA_THREADS`, else `otherwise`, else the usable cores, at most 8."""
+    try:
+        return max(1, int(os.environ["ADUMBRA_THREADS"]))
+    except (KeyError, ValueError):
+        if otherwise is not None:
+            return otherwise
+        return max(1, min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, 8))
 
 
 @_in_any_order

@@ -20,7 +20,6 @@ The pursuit of one signal in a matrix that is never formed keeps the q_i themsel
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -30,7 +29,7 @@ import numpy as np
 from adumbra.common.errors import InputError
 from adumbra.common.types import Reals
 from adumbra.common.validation import at_least
-from adumbra.numerics.integer_kernels import compiled, one_thread_each
+from adumbra.numerics.integer_kernels import compiled, one_thread_each, worker_threads
 from adumbra.numerics.operator_pursuit import MatrixOperator, pursue_one
 from adumbra.numerics.sparse_codes import (
     IN_SPAN,
@@ -361,7 +360,4 @@ def _whole(width: int) -> int:
 def _threads(threads: int | None) -> int:
     if threads is not None:
         return at_least(1, "give the number of worker threads", threads=threads)
-    try:
-        return max(1, int(os.environ["ADUMBRA_THREADS"]))
-    except (KeyError, ValueError):
-        return max(1, min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, 8))
+    return worker_threads()

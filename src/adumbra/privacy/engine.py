@@ -13,7 +13,6 @@ in this process, where the meter keeps the sampler and its keys, so a remote eng
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,7 +26,7 @@ from numpy.typing import NDArray
 from adumbra.common.errors import AdumbraError, InputError
 from adumbra.common.types import Integers, Reals
 from adumbra.declare.space import CATEGORY_STEPS, EXACT, GRID, Space
-from adumbra.numerics.integer_kernels import OFF_GRID, OUTSIDE, crowded, fault, one_thread_each
+from adumbra.numerics.integer_kernels import OFF_GRID, OUTSIDE, crowded, fault, one_thread_each, worker_threads
 from adumbra.queries.query import Whole
 from adumbra.queries.row_map import RowMap
 from adumbra.queries.sums import Sum
@@ -43,7 +42,6 @@ __all__ = [
     "at_work",
     "check_bounded",
     "merged",
-    "noise_threads",
 ]
 
 FOLDED = "rows folded"
@@ -254,12 +252,12 @@ class LocalThreads:
         Both `partial` and `finish` run on worker threads: drawing noise takes longer than the products, and needs no
         lock.
         """
-        return _ahead(lambda partition: finish(partial(partition)), partitions, noise_threads())
+        return _ahead(lambda partition: finish(partial(partition)), partitions, worker_threads())
 
     def fold(self, partial: SumPartial, partitions: Iterable[Reals]) -> Mapping[str, Whole]:
         """A worker adds to a total of its own, and those are added up in the end."""
         totals = Totals(partial.query, partial.space.width)
-        workers = noise_threads()
+        workers = worker_threads()
         if workers > 1 and workers * totals.nbytes <= _RUNNING_BYTES:
             with one_thread_each():  # or the linear algebra would bring threads of its own for each of ours
                 deque(_ahead(lambda partition: partial.add(partition, totals), partitions, workers), maxlen=0)
@@ -282,14 +280,6 @@ def at_work(engine: Engine) -> Iterator[None]:
         raise InputError(
             f"an engine that works on every row once ({name})", type(error).__name__, "mend the engine"
         ) from error
-
-
-def noise_threads() -> int:
-    """Worker threads for answering and noise; `ADUMBRA_THREADS` overrides the number of usable cores."""
-    try:
-        return max(1, int(os.environ["ADUMBRA_THREADS"]))
-    except (KeyError, ValueError):
-        return max(1, min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, 8))
 
 
 def _ahead(task: Callable[[Reals], Result], partitions: Iterable[Reals], workers: int) -> Iterator[Result]:

@@ -31,9 +31,10 @@ from adumbra.declare.space import EXACT, Space
 from adumbra.noise import add as noise
 from adumbra.noise.l2_laplace import LARGEST_LENGTH
 from adumbra.noise.lattice_tables import LARGEST_T
+from adumbra.numerics.integer_kernels import worker_threads
 from adumbra.numerics.projections import ROUNDING, gaussian_matrix
 from adumbra.privacy.charge import ChargeFn
-from adumbra.privacy.engine import FOLDED, Engine, LocalThreads, RowPartial, SumPartial, at_work, noise_threads
+from adumbra.privacy.engine import FOLDED, Engine, LocalThreads, RowPartial, SumPartial, at_work
 from adumbra.privacy.private_rows import PrivateRows
 from adumbra.privacy.sensitivity import bounds, row_distance, sensitivity
 from adumbra.queries.query import Part, Query, RowAnswers, SumAnswer, Whole
@@ -379,7 +380,7 @@ def _summed(
     if law == "l2-laplace":
         noisy = noise.add_l2_noise(noises)
     else:
-        noisy = [noise.add_noise(law, *each, threads=noise_threads()) for each in noises]
+        noisy = [noise.add_noise(law, *each, threads=worker_threads()) for each in noises]
     return query.postprocess({part.name: values for part, values in zip(query.parts, noisy, strict=True)})
 
 

@@ -28,7 +28,6 @@ the second, f is 1 - q/2 near 0, so that a bandwidth means the same for all.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -42,6 +41,7 @@ from adumbra.common.errors import InputError
 from adumbra.common.types import Integers, Progress, Reals
 from adumbra.common.validation import at_least, between, one_of, positive
 from adumbra.jupa.learning.kernel_passes import distances_to_means, mean_within, move_rows
+from adumbra.numerics.integer_kernels import worker_threads
 
 __all__ = [
     "KERNELS",
@@ -264,7 +264,7 @@ _TRIED = ("factor", "reach", "label")
 def _each(run: Callable[[slice], None], count: int, progress: Progress | None) -> None:
     """Run all blocks of rows, on as many threads as there are cores (`ADUMBRA_THREADS` overrides that)."""
     blocks = [slice(start, min(start + BLOCK, count)) for start in range(0, count, BLOCK)]
-    workers = min(_workers(), len(blocks))
+    workers = min(worker_threads(), len(blocks))
     if workers <= 1:
         for block in blocks:
             run(block)
@@ -278,13 +278,6 @@ def _each(run: Callable[[slice], None], count: int, progress: Progress | None) -
 def _tell(progress: Progress | None, done: int, count: int) -> None:
     if progress is not None:
         progress("fine step", done, count)
-
-
-def _workers() -> int:
-    try:
-        return max(1, int(os.environ["ADUMBRA_THREADS"]))
-    except (KeyError, ValueError):
-        return max(1, min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, 8))
 
 
 def _by_class(rows: Reals, labels: Integers, classes: int) -> tuple[Reals, Integers]:
