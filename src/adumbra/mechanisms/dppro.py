@@ -71,7 +71,7 @@ class DPPro:
     name: ClassVar[str] = "dppro"
     title: ClassVar[str] = "random projection with noise, for distances"
     releases: ClassVar[str] = "one noisy projected row per person, row-aligned, and the public projection matrix"
-    suits: ClassVar[str] = "distances, neighbours and clustering of wide tables; averages over many rows or pairs"
+    suits: ClassVar[str] = "distances, neighbours and clustering of wide tables; averages over many pairs"
     caution: ClassVar[str] = (
         "not a synthetic table: columns are mixtures; one pair's distance is mostly noise at small epsilon"
     )
