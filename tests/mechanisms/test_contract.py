@@ -195,6 +195,20 @@ def test_what_is_planned_is_what_is_measured(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_rows_of_people_are_as_many_as_progress_counts_to(name):
+    """What goes along with the rows (a matrix, axes) is counted in columns."""
+    unit, relation = promises(name)[0]
+    budget = ad.Budget(2.0, 1e-5, Unit(unit), Relation(relation))
+    for given in {"csm": [{}, {"input": "records"}], "lop": [{}, {"result": "approximation"}]}.get(name, [{}]):
+        release = ad.release(people(), SCHEMA, build(name, given), budget)
+        job = ad.plan(people(), SCHEMA, build(name, given), budget).job
+        rows, columns = job.mechanism.size(job.setting)
+        if release.facts.row_aligned:
+            assert rows == release.card.rows == 60
+            assert rows * columns >= sum(array.size for array in release.content.arrays().values())
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_pure_epsilon_costs_what_it_says(name):
     """Every mechanism keeps a promise without a delta, or refuses it; some promise nothing else."""
     deltas = getattr(catalogue()[name], "deltas", "any")

@@ -152,10 +152,9 @@ class DPPro:
         return {_LINE: self._resolve(setting).query}
 
     def size(self, setting: Setting) -> tuple[int, int]:
-        """One row for each row of the table."""
-        query = self._resolve(setting).query
-        # the matrix is published too
-        return (setting.rows or 0) + query.matrix.shape[0], query.dimension
+        """One row for each row of the table, and columns, the numbers of the matrix spread over them."""
+        query, rows = self._resolve(setting).query, max(setting.rows or 1, 1)
+        return rows, query.dimension + math.ceil(query.matrix.size / rows)
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """Sigma of the `noise` beside the paper's for this `promise`; the error of a distance in this `setting`."""

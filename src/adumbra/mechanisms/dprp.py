@@ -135,9 +135,10 @@ class DPRP:
         return {_LINE: self._query(setting)}
 
     def size(self, setting: Setting) -> tuple[int, int]:
-        """One row for each row of the table; the matrices go along."""
-        width = setting.space.width
-        return (setting.rows or 0) + width + self._query(setting).map.dimension, max(len(setting.space.blocks), width)
+        """One row for each row of the table, and columns, the numbers of the matrices spread over them."""
+        rows, width = max(setting.rows or 1, 1), setting.space.width
+        columns = max(len(setting.space.blocks), width)
+        return rows, columns + math.ceil((width + self._query(setting).map.dimension) * columns / rows)
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """The `noise` beside the rows it hides in this `setting`, whatever the `promise`."""
