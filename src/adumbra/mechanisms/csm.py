@@ -68,6 +68,7 @@ class CSM(OneMeasurement):
     atoms: int | None = None
     noise: str = "auto"
 
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"input": _INPUTS, "sensing": KINDS, "noise": _LAWS}
     name: ClassVar[str] = "csm"
     title: ClassVar[str] = "a random sketch with noise, decoded by matching pursuit"
     releases: ClassVar[str] = "a noisy sketch, and the estimated count of every cell; or a noisy sketch of every row"

@@ -68,6 +68,7 @@ class DPPro:
     bands: tuple[float, ...] = ()
     projection: str = "auto"
 
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"projection": ("auto", *(k.value for k in ProjectionKind))}
     name: ClassVar[str] = "dppro"
     title: ClassVar[str] = "random projection with noise, for distances"
     releases: ClassVar[str] = "one noisy projected row per person, row-aligned, and the public projection matrix"
@@ -102,7 +103,7 @@ class DPPro:
 
     def __post_init__(self) -> None:
         settle(self)
-        one_of(("auto", *(k.value for k in ProjectionKind)), projection=self.projection)
+        one_of(self.choices["projection"], projection=self.projection)
         if self.dimension is not None:
             at_least(1, "give at least one dimension", dimension=self.dimension)
         for squared in (*self.bands, *(() if self.expected is None else (self.expected,))):

@@ -56,6 +56,10 @@ class DPRP:
     ensemble: int = 1
     weight: float = 4.0
 
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "reconstruction": _RECONSTRUCTIONS,
+        "projection": ("none", "gaussian", "orthogonal"),
+    }
     name: ClassVar[str] = "dprp"
     title: ClassVar[str] = "noisy rows and a private second moment, reconstructed"
     releases: ClassVar[str] = "one reconstructed row per person in the schema's own columns, row-aligned"
@@ -86,7 +90,7 @@ class DPRP:
     def __post_init__(self) -> None:
         settle(self)
         one_of(_RECONSTRUCTIONS, reconstruction=self.reconstruction)
-        one_of(("none", "gaussian", "orthogonal"), projection=self.projection)
+        one_of(self.choices["projection"], projection=self.projection)
         between(
             1e-12,
             1e12,
