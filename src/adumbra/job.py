@@ -36,7 +36,7 @@ class Job:
         return self.setting.space
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """What a release would do, from shape and schema alone. It holds the private table: the owner's own."""
 
@@ -50,3 +50,14 @@ class Plan:
     def readings(self) -> int:
         """How often the rows are read: once for each measurement, twice for rows measured with their second moment."""
         return sum(query.readings for query in self.queries.values())
+
+    def __repr__(self) -> str:
+        """Mechanism, promise, lines and costs: public facts, never the table or its number of rows."""
+        lines = [
+            f"{line}: share {self.shares[line]:.4g}, {found.event.noise} noise of sd {found.event.sd:.4g}"
+            for line, found in self.calibrations.items()
+        ]
+        costs = [f"{key} {'no finite cost' if cost is None else f'{cost:.4g}'}" for key, cost in self.costs.items()]
+        return "\n  ".join(
+            [f"Plan({self.job.mechanism.name}: {self.job.promise}", *lines, f"epsilon for {', '.join(costs)})"]
+        )

@@ -49,7 +49,7 @@ COMMANDS = [
     ("jupa", "tradeoff"),
     *(("answer", "DIR", name) for name in (
         "distance", "neighbours", "count", "mean", "linear", "moment", "range", "workload", "reconstruct", "axes",
-        "project", "marginal",
+        "project", "marginal", "ask",
     )),
 ]  # fmt: skip
 DEFAULT = ("--schema", "s.toml", "--epsilon", "1")
@@ -84,6 +84,17 @@ def test_help_lists_every_mechanism_with_its_options_and_the_default(cli: Cli, c
         (line,) = re.findall(rf"^  {mechanism['name']}: (.*)$", out, re.MULTILINE)
         assert line.split(", ") == ([f"--{name.replace('_', '-')}" for name in mechanism["options"]] or ["none"])
     assert re.search(r"--mechanism.*?default:\s+\(auto\)", out, re.DOTALL)
+
+
+def test_the_catalogue_is_written_for_people(cli: Cli, home: Home) -> None:
+    """Choices instead of Python's types, code as code, and something to read where there is nothing to list."""
+    out = " ".join(cli("mechanisms", "--html", "m.html").out.split())
+    assert "--result (axes, coordinates, approximation, samples)" in out and "--input (histogram, records)" in out
+    assert "--result (coordinates, approximation)" in out and "--dimension (whole number)" in out
+    assert not re.search(r"--[a-z-]+ \((str|int|float|bool|tuple|Result|PureNoise)\b", out)
+    assert "answers those of the chosen mechanism" in out and "options none" in out
+    page = (home.path / "m.html").read_text()
+    assert "<code>adumbra plan</code>" in page and "`" not in page
 
 
 def test_without_a_command_it_shows_help(cli: Cli) -> None:

@@ -111,6 +111,8 @@ REFUSED = {
     "kind as number": ("kind=1", "'x'.*kind one of"),
     "kind as list": ('kind=["number"]', "'x'.*kind one of"),
     "unknown role": ('kind="flag"\nrole="lable"', "'x'.*role one of.*\"label\""),
+    "key of another schema": ('type="number"\nlow=0\nhigh=1', "'x'.*'type'.*did you mean kind"),
+    "its lower end": ('kind="number"\nminimum=0\nhigh=1', "'x'.*'minimum'.*did you mean low"),
     "unknown key": ('kind="number"\nlow=0\nhi=1', "'x'.*'hi'.*did you mean high"),
     "only dropped": ('role="drop"', "at least one released column"),
 }  # fmt: skip
@@ -130,6 +132,8 @@ def test_refused_with_the_column_and_what_to_write(case):
         ("", "released column"),
         ("[columns]", "released column"),
         ("[column.x]\nkind='flag'", "'column'.*did you mean columns"),
+        ("[age]\nkind='number'\nlow=0\nhigh=1", r"'age'.*stands under columns: write \[columns.age\]"),
+        ("[label]\ntype='flag'", r"'label'.*stands under columns: write \[columns.label\]"),
         ("[table]\nrow=3\n" + section("kind='flag'"), "'row'.*did you mean rows"),
         ("[table]\nrows=0\n" + section("kind='flag'"), "rows as a whole number"),
         ("[table]\nrows=true\n" + section("kind='flag'"), "rows as a whole number"),

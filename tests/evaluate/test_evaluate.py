@@ -208,10 +208,23 @@ def test_correlations_against_brute_force():
         }
     assert found.pairs == len(wanted) == 28 and found.coordinates == found.of_coordinates == 8
     assert found.mean == pytest.approx(np.mean(list(wanted.values())), abs=1e-4)
-    assert found.max == pytest.approx(max(wanted.values()), abs=1e-4)
-    assert [(p.a, p.b) for p in found.worst] == sorted(wanted, key=lambda pair: -wanted[pair])[:5]
+    between = {(i, j): error for (i, j), error in wanted.items() if i.split("=")[0] != j.split("=")[0]}
+    assert len(between) == 24
+    assert found.max == pytest.approx(max(between.values()), abs=1e-4)
+    assert [(p.a, p.b) for p in found.worst] == sorted(between, key=lambda pair: -between[pair])[:5]
     for pair in found.worst:
         assert pair.error == pytest.approx(abs(pair.truth - pair.release))
+
+
+def test_values_of_one_category_are_no_pair_of_columns():
+    """They exclude each other; how strongly follows from their shares, which are shown elsewhere."""
+    spec = {"c": {"kind": "category", "values": ["a", "b", "d"]}, "f": {"kind": "flag"}}
+    truth = pl.DataFrame({"c": ["a", "b"] * 50, "f": [True, True, False, False] * 25})
+    release = pl.DataFrame({"c": ["a", "b", "d", "d", "d"] * 20, "f": [True, False] * 50})
+    found = correlation_fit(*tallies(truth, release, ad.Schema.from_dict({"columns": spec})))
+    assert {p.b for p in found.worst} == {"f"} and found.max < 0.3 < found.mean
+    alone = ad.Schema.from_dict({"columns": {"c": spec["c"]}})
+    assert correlation_fit(*tallies(truth.select("c"), release.select("c"), alone)) is None
 
 
 def test_two_way_tables_against_brute_force():
@@ -534,6 +547,22 @@ def test_wide_tables_show_the_worst_columns(make, cli, home):
     header = next(i for i, line in enumerate(lines) if line.startswith("columns, worst first"))
     assert lines[header + 2].split()[0] == "c7"
     assert "sample of 200 of 435 pairs" in done.out
+
+
+def test_a_column_ruined_within_one_bin_is_among_the_worst(make, cli, home):
+    """Nearly all rows lie in the first of ten bins; the mean is twenty times the true one."""
+    rng = np.random.default_rng(0)
+    spec = {name: {"kind": "number", "low": 0, "high": 1} for name in ("even", "still")}
+    schema = ad.Schema.from_dict({"columns": spec | {"skewed": {"kind": "number", "low": 0, "high": 2000}}})
+    truth = pl.DataFrame({"even": rng.random(500), "still": [0.5] * 500, "skewed": rng.exponential(7.0, 500)})
+    truth.write_csv("truth.csv")
+    made = truth.with_columns(even=pl.Series(rng.random(500)), skewed=pl.Series(rng.uniform(90.0, 190.0, 500)))
+    done = cli("evaluate", make(made, schema), "--truth", "truth.csv")
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    header = next(i for i, line in enumerate(lines) if line.startswith("columns, worst first"))
+    assert [line.split()[0] for line in lines[header + 2 : header + 5]] == ["skewed", "even", "still"]
+    assert "at least 95% of the true rows lie in one bin" in " ".join(done.out.split())
 
 
 def test_projected_rows_report_seen_and_predicted_error(cli, home):

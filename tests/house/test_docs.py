@@ -226,8 +226,28 @@ def test_commands_run_as_shown(page, home, cli):
     assert ran >= 5
 
 
-def test_python_page_runs(home, capsys):
-    run_python("docs/python.md")
+def pages_with_python() -> list[str]:
+    """README needs a table first; tests/sklearn and tests/audit run their pages, and more."""
+    elsewhere = {"README.md", "docs/sklearn.md", "docs/attacks.md"}
+    return [page for page in names(PAGES) if page not in elsewhere and python_blocks(page)]
+
+
+def python_blocks(page: str) -> list[str]:
+    return [body for language, body in FENCE.findall(text(page)) if language == "python"]
+
+
+@pytest.mark.parametrize("page", pages_with_python())
+def test_python_of_every_page_runs(page, home, capsys):
+    run_python(page)
+
+
+def test_numbers_of_the_pitfall_of_several_rows(home, capsys):
+    """Where the page of pitfalls states numbers, its own line prints them."""
+    run_python("docs/pitfalls.md")
+    (block,) = python_blocks("docs/pitfalls.md")
+    assert capsys.readouterr().out.strip() == block.rpartition("# ")[2].strip()
+    for number in re.findall(r"\d+\.\d", block.rpartition("# ")[2]):
+        assert number in prose(text("docs/pitfalls.md"))
 
 
 def test_python_of_the_readme_runs(home, capsys):
@@ -239,7 +259,7 @@ def test_python_of_the_readme_runs(home, capsys):
 
 def run_python(page: str) -> None:
     names: dict[str, object] = {}
-    blocks = [body for language, body in FENCE.findall(text(page)) if language == "python"]
+    blocks = python_blocks(page)
     assert blocks
     for body in blocks:
         exec(compile(body, page, "exec"), names)  # noqa: S102 - our own pages
@@ -307,6 +327,7 @@ def test_every_mechanism_is_shown_to_a_newcomer():
 
     for link in ("mechanisms/auto", "mechanisms/histogram", "researchers"):
         assert f"(docs/{link}.md)" in text("README.md")
+    assert {16: "Sixteen"}[len(catalogue()) - 2] + " more can be chosen by hand" in text("README.md")
     for name, mechanism in catalogue().items():
         assert f"(mechanisms/{name}.md)" in text("docs/researchers.md")
         assert f"(mechanisms/{name}.md)" in text("docs/index.md")

@@ -52,6 +52,11 @@ class MeansAnswers:
             raise InputError(f"one of {', '.join(self._means)}", f"{column!r}", "ask for one of them")
         return Estimate(self._means[column], self._error)
 
+    def largest(self, top: int = 1, among: tuple[str, ...] = ()) -> list[Estimate]:
+        """The `top` largest means, of all or of those `among`: a question that no other kind has."""
+        chosen = sorted((self._means[name] for name in among or self._means), reverse=True)
+        return [Estimate(value, self._error) for value in chosen[:top]]
+
 
 @dataclass(frozen=True)
 class MeansComparison(Comparison):
@@ -70,7 +75,7 @@ class Means(Kind[MeansFacts]):
 
     name: ClassVar[str] = "means"
     facts_type = MeansFacts
-    questions: ClassVar[Mapping[str, str]] = {"mean": "mean"}
+    questions: ClassVar[Mapping[str, str]] = {"mean": "mean", "largest": "largest"}
 
     def answers(self, content: Content) -> MeansAnswers:
         """Means."""
@@ -109,7 +114,7 @@ class OutsideMeans:
     differs: ClassVar[str] = "This mechanism is our own."
     units: ClassVar[tuple[str, ...]] = ("row",)
     relations: ClassVar[tuple[str, ...]] = ("replace",)
-    answers: ClassVar[tuple[str, ...]] = ("mean",)
+    answers: ClassVar[tuple[str, ...]] = ("mean", "largest")
     deltas: ClassVar[Deltas] = "any"
     cites: ClassVar[tuple[Reference, ...]] = ()
 

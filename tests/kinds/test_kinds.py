@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import polars as pl
@@ -104,6 +105,18 @@ def test_only_drawn_rows_are_called_drawn(name, released):
     assert ("Its rows are drawn" in page) == (name in DRAWN)
     if name == "dprp":
         assert "in the order of the table, and is about that person" in page
+
+
+def test_a_card_of_axes_says_once_how_many_and_what_a_row_is(released):
+    pages = {
+        name: (released(name).path / "card.md").read_text() for name in RELEASES if RELEASES[name][2] == "components"
+    }
+    assert len(pages) >= 4
+    for name, page in pages.items():
+        assert page.count("| components |") == 1, name
+        assert re.search(
+            r"\| result \| (axes: a row of this release|coordinates: a row|approximation: a row|samples: rows)", page
+        )
 
 
 @pytest.mark.parametrize("name", RELEASES)

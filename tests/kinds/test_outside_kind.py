@@ -73,7 +73,7 @@ def test_a_kind_and_a_mechanism_from_outside_do_all_that_ours_do(installed, tmp_
     assert abs(opened.mean("a").value - truth) < 6 * opened.mean("a").standard_error
     with pytest.raises(ad.InputError, match="which does not") as refused:
         opened.range("a", 0, 1)
-    assert "ask it for one of: mean" in str(refused.value)
+    assert "ask it for one of: mean, largest" in str(refused.value)
     found = ad.evaluate_release(opened, rows(0))
     assert isinstance(found.comparison, MeansComparison) and max(found.errors.values()) < 0.05
     assert json.loads(found.to_json())["errors"].keys() == {"a", "b"}
@@ -91,6 +91,20 @@ def test_the_command_line_knows_them(installed, cli, home):
     assert cli("verify", "r").code == 0
     answer = cli("answer", "r", "mean", "--column", "a", "--json")
     assert answer.code == 0 and "standard_error" in json.loads(answer.out)[0]
+    asked = cli("answer", "r", "ask", "largest", "--top", "2", "--among", "a,b", "--json")
+    assert asked.code == 0, asked.err
+    values = [row["value"] for row in json.loads(asked.out)]
+    assert len(values) == 2 and values == sorted(values, reverse=True)
+    assert cli("answer", "r", "ask", "largest").out.startswith("value,standard_error")
+    assert json.loads(cli("answer", "r", "ask", "mean", "--column", "a", "--json").out) == json.loads(answer.out)
+    for words, said in {
+        ("largest", "--tpo", "2"): "--top, --among",
+        ("largest", "--top", "many"): "--top as the question takes it",
+        ("mean",): "no --column",
+        ("range", "--column", "a"): "which does not",
+    }.items():
+        refused = cli("answer", "r", "ask", *words)
+        assert refused.code == 2 and said in refused.err
     report = cli("evaluate", "r", "--truth", "truth.csv")
     assert report.code == 0 and "coordinate" in report.out and "in encoded units" in report.out
     attacked = cli("audit", "r", "--truth", "truth.csv", "--holdout", "holdout.csv", "--json")

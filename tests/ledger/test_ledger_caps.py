@@ -131,6 +131,16 @@ def test_a_cap_is_raised_lowered_and_withdrawn_and_all_of_it_is_recorded(cli: Cl
     assert again.code == 1 and "caps that stand: none" in again.err
 
 
+def test_a_cap_below_what_is_spent_says_so(cli: Cli, home: Home) -> None:
+    assert cli(*RELEASE, "--out", "r").code == 0
+    spent = Ledger(home.ledger).spent("patients", Neighbours.of("row/replace"), 1e-6)
+    above = cli("ledger", "cap", "patients", "--epsilon", spent + 1)
+    below = cli("ledger", "cap", "patients", "--epsilon", spent / 2)
+    assert above.code == below.code == 0 and "already spent" not in above.err
+    assert f"epsilon {spent:.4g} at delta 1e-06 is already spent on patients (row/replace)" in below.err
+    assert "every further release will be refused" in below.err and cli(*RELEASE, "--out", "s").code == 1
+
+
 def test_only_the_cap_that_is_meant_is_withdrawn(ledger: Ledger) -> None:
     for table, neighbours in (("patients", ROW), ("patients", CELL), ("staff", ROW)):
         ledger.set_cap(table, neighbours, 0.3, 0.0)

@@ -195,6 +195,20 @@ def test_what_is_planned_is_what_is_measured(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_rows_of_people_are_as_many_as_progress_counts_to(name):
+    """What goes along with the rows (a matrix, axes) is counted in columns."""
+    unit, relation = promises(name)[0]
+    budget = ad.Budget(2.0, 1e-5, Unit(unit), Relation(relation))
+    for given in {"csm": [{}, {"input": "records"}], "lop": [{}, {"result": "approximation"}]}.get(name, [{}]):
+        release = ad.release(people(), SCHEMA, build(name, given), budget)
+        job = ad.plan(people(), SCHEMA, build(name, given), budget).job
+        rows, columns = job.mechanism.size(job.setting)
+        if release.facts.row_aligned:
+            assert rows == release.card.rows == 60
+            assert rows * columns >= sum(array.size for array in release.content.arrays().values())
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_pure_epsilon_costs_what_it_says(name):
     """Every mechanism keeps a promise without a delta, or refuses it; some promise nothing else."""
     deltas = getattr(catalogue()[name], "deltas", "any")
@@ -217,7 +231,8 @@ def test_a_private_number_of_rows_is_nowhere_in_the_release(name, monkeypatch):
     plans = [
         ad.plan(people(count), SCHEMA, build(name, {}), budget, seed=ad.PublicSeed.given("n")) for count in (60, 61)
     ]
-    assert len({re.sub(" at 0x[0-9a-f]+", "", repr(planned)) for planned in plans}) == 1
+    for printed in (repr, lambda planned: repr(planned.job)):
+        assert len({re.sub(" at 0x[0-9a-f]+", "", printed(planned)) for planned in plans}) == 1
     # the same noisy numbers whatever the table: what then still differs between tables did not come through the door
     answered(monkeypatch, lambda exact, step: np.full(np.shape(exact), 40.0))
     releases = [

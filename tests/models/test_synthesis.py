@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adumbra.common.errors import InputError
 from adumbra.common.randomness import PublicSeed
-from adumbra.declare.space import GRID, HALF, Block
-from adumbra.models.columns import drawing, in_batches
+from adumbra.declare.space import GRID, HALF, Block, Space
+from adumbra.models.columns import Columns, drawing, in_batches
 from adumbra.models.marginals import (
     Marginal,
     as_cells,
@@ -28,6 +29,17 @@ from adumbra.queries.cells import Cells
 
 def numbers(count):
     return [Block(f"c{i}", "number", i, 1) for i in range(count)]
+
+
+# ---- columns
+
+
+def test_a_mistyped_label_is_told_the_nearest_and_how_many_more_there_are():
+    space = Space((*numbers(14), Block("income", "flag", 14, 1)))
+    with pytest.raises(InputError) as refused:
+        Columns.split(space, ("incme",), ())
+    assert refused.value.remedy.startswith("did you mean 'income'? use one of: 'c0', ")
+    assert refused.value.remedy.endswith(" and 5 more")
 
 
 # ---- shares

@@ -555,6 +555,14 @@ def test_ticks_are_round_at_every_scale(scale):
     assert f"{steps[0]:.0e}"[0] in "125" and max(map(len, words)) <= 6
 
 
+@pytest.mark.parametrize("edge", [0.000839, 0.00000839123, 2.0, 123456.7, 8e-8])
+def test_the_name_of_the_edge_is_not_cut(edge):
+    """7 pixels a letter are more than any usual font takes at this size."""
+    root = drawn(np.array([5.0, 2.0]) * max(edge, 0.001), edge, 1, norm=0.0)
+    (text,) = [node for node in root.iter(f"{SVG}text") if "".join(node.itertext()).startswith("noise: ")]
+    assert float(text.get("x")) + 7 * len("".join(text.itertext())) <= float(root.get("width"))
+
+
 def test_pictures_of_noise_alone_and_of_nothing():
     assert {p.get("class") for p in points(drawn([0.5, -0.5], 2.0, 1))} == {"point kept below", "point left below"}
     assert len(points(drawn([0.0], 0.0, 0, norm=0.0))) == 1

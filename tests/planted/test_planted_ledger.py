@@ -36,7 +36,8 @@ def written_lines_not_read_back(patch):
 
     def append(self, kind, bodies):
         written = []
-        book = SimpleNamespace(remember=self.book.remember, head=lambda: None, rows=lambda after: written[-1])
+        book = SimpleNamespace(remember=self.book.remember, rows=lambda after: written[-1])
+        book.head = lambda: (written[-1][-1][0], written[-1][-1][2])
         book.append = lambda rows: (written.append(rows), self.book.append(rows))
         return real(dataclasses.replace(self, book=book), kind, bodies)
 

@@ -68,7 +68,7 @@ def release_keeps_what_the_owner_was_told(patch):
 
 
 def plan_prints_the_number_of_rows(patch):
-    patch.setattr(adumbra.pipeline.Job, "__repr__", lambda self: f"Job({self.name}, {self.count} rows)")
+    patch.setattr(adumbra.pipeline.Plan, "__repr__", lambda self: f"Plan({self.job.name}, {self.job.count} rows)")
 
 
 ESTIMATOR_TELLS = test_shared_objects.test_an_estimator_tells_neighbours_apart_by_noisy_numbers_alone

@@ -31,7 +31,7 @@ from adumbra.queries.query import GaussianRecipe
 from adumbra.queries.row_map import RowClip, RowMap
 from adumbra.queries.scores import BALL, Linear, Lookup, Residuals, Scores
 from adumbra.queries.second_moment import Gram, MomentsQuery, RowsAndGram, symmetric
-from adumbra.queries.sums import CentreScale, Count, Sum, TablesQuery
+from adumbra.queries.sums import CentreScale, Count, Sum, TablesQuery, Total
 from adumbra.tables.clip import clip_rows
 from tests.repeatable import repeatable  # noqa: F401
 
@@ -1164,3 +1164,7 @@ def test_full_totals_add_up_in_integers():
     for number in (2**53 - 1, 2**53 - 1, 1):
         totals._empty(_Running({"sums": np.array([float(number)])}))
     assert totals._whole["sums"].tolist() == [2**54 - 1]
+
+
+def test_a_plan_calls_a_sum_a_sum():
+    assert Total(3).describe() == "sums of 3 coordinates"

@@ -392,6 +392,10 @@ def test_a_plan_prints_no_row_and_no_private_number_of_rows(relation):
     for show in (repr, str, lambda plan: repr(plan.job)):
         plain = [show(plan).replace(hex(id(plan.job.setting.preview)), "") for plan in (one, other)]
         assert plain[0] == plain[1]
+    said = str(one)  # short enough to be read
+    assert said.startswith("Plan(moments: epsilon 1, delta 1e-06, unit row, relation ") and len(said) < 600
+    assert all(f"{line}: share {share:.4g}, gaussian" in said for line, share in one.shares.items())
+    assert f"row/{relation.value} {one.costs[f'row/{relation.value}']:.4g}" in said
     for travel in (pickle.dumps, copy.deepcopy):
         with pytest.raises(TypeError, match="private table"):
             travel(one)

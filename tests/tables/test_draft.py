@@ -85,6 +85,33 @@ def test_ranges_are_rounded_outward():
     assert all(r.clipped == 0 for r in encoded.repairs.values())
 
 
+SEVERAL = 'several rows, and unit = "row" protects one of them'
+
+
+@pytest.mark.parametrize("patients", [400, 6000])
+def test_an_identifier_that_may_repeat_is_not_called_one_value_a_row(patients):
+    """400 values are all seen, 6,000 are not; both name people with several rows."""
+    ids = [7 * (i % patients) for i in range(2 * patients)]
+    frame = pl.DataFrame({"subject_id": ids, "code": [f"p{i}" for i in ids], "visit_id": [i % 3 for i in ids]})
+    draft = draft_schema(open_table(frame))
+    number, text, codes = draft.split("[columns.")[1:]
+    assert SEVERAL in number and 'role = "drop"' in number and "every row has its own" not in draft
+    assert (SEVERAL in text) == (patients > 1000)  # fewer are a category, by this name
+    assert SEVERAL not in codes and "few whole numbers" in codes
+    assert "# values" in draft_schema(open_table(pl.DataFrame({"subject_id": ["a", "b", "a"]})))
+
+
+def test_a_text_identifier_that_repeats_keeps_its_values_and_gets_the_remark():
+    draft = draft_schema(open_table(pl.DataFrame({"subject_id": [f"p{i % 30}" for i in range(90)]})))
+    assert SEVERAL in draft and "# values" in draft
+
+
+def test_few_whole_numbers_are_few():
+    frame = pl.DataFrame({"weight": [13 * i % 10_007 for i in range(5000)], "grade": [i % 4 for i in range(5000)]})
+    weight, grade = draft_schema(open_table(frame)).split("[columns.")[1:]
+    assert "few whole numbers" not in weight and "few whole numbers" in grade
+
+
 def test_identifiers_are_hinted():
     frame = pl.DataFrame(
         {
@@ -96,7 +123,7 @@ def test_identifiers_are_hinted():
     )
     draft = draft_schema(open_table(frame))
     assert draft.count('# role = "drop"') == 3
-    assert "person" not in draft
+    assert not re.search(r"person \d", draft)
     assert [c.name for c in confirmed(draft).released] == ["x"]
 
 

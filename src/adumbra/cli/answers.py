@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from adumbra.cli.keys import PublicKeyOption, TrustedOption, keys_of
 from adumbra.cli.output import emit_json, note, print_frame
-from adumbra.cli.release_command import FormulaOption
+from adumbra.cli.release_command import EXTRA_OPTIONS, FormulaOption, extra_options
 from adumbra.common.errors import InputError
 from adumbra.common.files import new_file
 from adumbra.common.validation import split_names
@@ -48,7 +48,7 @@ class _Questions(TyperGroup):
 
 app = typer.Typer(
     cls=_Questions,
-    help="Ask a release: distances, counts, ranges, workloads, means, moments, principal axes.",
+    help="Ask a release: distances, counts, ranges, workloads, means, moments, principal axes, or whatever it answers.",
     no_args_is_help=True,
 )
 
@@ -74,7 +74,7 @@ def opened(
     trusted: TrustedOption = False,
     formula_safe: FormulaOption = False,
 ) -> None:
-    """Ask a release: distances, counts, ranges, workloads, means, moments, principal axes."""
+    """Ask a release: distances, counts, ranges, workloads, means, moments, principal axes, or whatever it answers."""
     if not ctx.resilient_parsing:
         ctx.obj = _FolderAsked(folder, public_key, trusted, formula_safe)
 
@@ -288,6 +288,20 @@ def reconstruct(
 ) -> None:
     """Least-squares rows in the schema's own columns and types (noisy; for single rows mostly noise)."""
     _write(ctx, _release(ctx).reconstruct(), out, json)
+
+
+@app.command(context_settings=EXTRA_OPTIONS)
+def ask(
+    ctx: typer.Context,
+    question: Annotated[str, typer.Argument(help="a question that the card lists", metavar="QUESTION")],
+    json: JsonOption = False,
+) -> None:
+    """Any question that the card lists, with its terms as --name value: for kinds of release of other packages."""
+    from adumbra.cli.question_terms import answer_frame, terms_of
+
+    release = _release(ctx)
+    terms = terms_of(release, question, extra_options(ctx.args))
+    _show(ctx, answer_frame(release.ask(question, **terms)), json)
 
 
 def _write(ctx: typer.Context, frame: pl.DataFrame, out: Path, json: bool, *, private: bool = False) -> None:

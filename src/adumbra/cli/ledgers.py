@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -179,11 +180,23 @@ def cap(
             note(str(warning.message))
         done = {"epsilon": epsilon, "delta": delta, "unit": unit.value, "relation": relation.value}
         text = f"cap for {table}: epsilon {epsilon:g} at delta {delta:g}, {neighbours}"
-        if not any(entry.kind == "charge" for entry in book.entries(table)):
-            note(f"nothing was charged to {table} in {book.name} yet: mind the spelling")
+        _say_what_is_spent(book, table, neighbours, epsilon, delta)
     state = "is withdrawn" if remove else "stands"
     with printing("the receipt", f"the cap {state} in {book.name} (adumbra ledger show)"):
         if json:
             emit_json({"table": table} | done | dataclasses.asdict(receipt))
         else:
             emit(text + "\n")
+
+
+def _say_what_is_spent(book: Ledger, table: str, neighbours: Neighbours, epsilon: float, delta: float) -> None:
+    """Note a cap on a table that the ledger does not know, and one that admits nothing more."""
+    if not any(entry.kind == "charge" for entry in book.entries(table)):
+        note(f"nothing was charged to {table} in {book.name} yet: mind the spelling")
+        return
+    spent = book.spent(table, neighbours, delta)
+    if epsilon <= spent < math.inf:  # of a past without a finite cost the ledger has warned
+        note(
+            f"epsilon {spent:.4g} at delta {delta:g} is already spent on {table} ({neighbours}): every further release "
+            "will be refused under this cap"
+        )

@@ -25,6 +25,7 @@ from adumbra.compare.table_fit import (
     TwoWayFit,
     column_fits,
     correlation_fit,
+    levels,
     read_tally,
     two_way_fit,
 )
@@ -35,6 +36,7 @@ from adumbra.tables.table import Table as ReadTable
 
 __all__ = ["TableComparison", "compare_tables"]
 
+_CROWDED = 0.95
 _MAX_ROWS = 50_000
 _MAX_NUMBERS = 2**26  # of one table in memory for training: 256 MB
 
@@ -71,13 +73,13 @@ class TableComparison(Comparison):
             seen, stated = share(self.correlation.mean), share(predicted.get("correlation"))
             rows += [
                 (f"error of a correlation, mean of {self.correlation.pairs}", seen, stated),
-                ("the same, largest", share(self.correlation.max), None),
+                ("the same, largest between two columns", share(self.correlation.max), None),
             ]
         title = "errors: 0 is a perfect release, 1 the worst (correlations: 2)"
         return Section(title, (Table(("what", "seen", "predicted"), tuple(rows)),))
 
     def _columns(self) -> list[Section]:
-        worst = sorted(self.columns, key=lambda column: -column.total_variation)
+        worst = sorted(self.columns, key=lambda column: -_off(column))
         repaired = any(c.repairs.missing or c.repairs.unknown or c.repairs.clipped for c in self.columns)
         heads: tuple[str, ...] = ("column", "kind", "total variation", "mean: truth", "release", "sd: truth", "release")
         if repaired:
@@ -112,6 +114,16 @@ class TableComparison(Comparison):
             table = Table(("one", "other", "total variation"), worst)
             found.append(Section("pairs of columns that are off most", (table,)))
         return found
+
+
+def _off(column: ColumnFit) -> float:
+    """How far a column is off, from 0 to 1: bins miss what happens within one of them, so its mean counts too."""
+    if column.truth_mean is None or column.release_mean is None or column.truth_sd is None:
+        return column.total_variation
+    away = abs(column.release_mean - column.truth_mean)
+    if away <= 1e-9 * max(abs(column.truth_mean), abs(column.release_mean)):  # rounding, also where nothing moves
+        return column.total_variation
+    return max(column.total_variation, min(1.0, away / column.truth_sd) if column.truth_sd > 0 else 1.0)
 
 
 def compare_tables(beside: Beside, predicted: Mapping[str, float] | None = None) -> TableComparison:
@@ -178,6 +190,16 @@ def _coverage_notes(
         notes.append(
             "cells of the truth that hold no declared value, in a column without a fallback, count as a value of "
             "their own, which a release does not have"
+        )
+    binned = [
+        c for column, c in zip(schema.released, columns, strict=True) if c.kind == "number" and not levels(column)
+    ]
+    crowded = [fit.name for fit in binned if max(cell.truth for cell in fit.shares) >= _CROWDED]
+    if crowded:
+        listed = ", ".join(crowded[:MOST_SHOWN]) + more(len(crowded))
+        notes.append(
+            f"at least {_CROWDED:.0%} of the true rows lie in one bin, where total variation sees little: compare "
+            f"means and standard deviations of {listed}"
         )
     if long := [c.name for c in schema.released if c.role == "label" and len(c.values) > MAX_CLASSES]:
         notes.append(f"no models for labels of more than {MAX_CLASSES} values: {', '.join(long)}")

@@ -97,6 +97,7 @@ class CorrelationFit:
 
     mean: float
     max: float
+    """Between two columns, as in `worst`: that values of one category exclude each other says little of a release."""
     pairs: int
     coordinates: int
     of_coordinates: int
@@ -359,21 +360,24 @@ def _shares(names: list[str], truth: Codes, release: Codes) -> tuple[Share, ...]
 
 
 def correlation_fit(truth: Tally, release: Tally) -> CorrelationFit | None:
-    """Differences of correlations over all pairs of coordinates; None where there is only one."""
+    """Differences of correlations over all pairs of coordinates; None where there is only one column."""
     layout = truth.layout
     count = len(layout.coordinates)
-    if count < 2:
+    columns = np.searchsorted([block.start for block in layout.space.blocks], layout.coordinates, side="right")
+    if count < 2 or columns[0] == columns[-1]:
         return None
     a, b = truth.correlations(), release.correlations()
     upper = np.triu_indices(count, 1)
     error = np.abs(a - b)[upper]
+    between = np.where(columns[upper[0]] != columns[upper[1]], error, -1.0)
     names = layout.coordinate_names()
     worst = tuple(
         PairFit(names[i], names[j], float(error[k]), float(a[i, j]), float(b[i, j]))
-        for k in _largest(error)
+        for k in _largest(between)
         for i, j in [(int(upper[0][k]), int(upper[1][k]))]
+        if between[k] >= 0
     )
-    return CorrelationFit(float(error.mean()), float(error.max()), len(error), count, layout.space.width, worst)
+    return CorrelationFit(float(error.mean()), float(between.max()), len(error), count, layout.space.width, worst)
 
 
 def two_way_fit(truth: Tally, release: Tally) -> TwoWayFit | None:

@@ -29,6 +29,7 @@ __all__ = [
     "heading",
     "nearest",
     "repeated",
+    "some_of",
     "toml_text",
     "type_name",
     "writable",
@@ -308,6 +309,16 @@ def nearest(word: object, known: tuple[str, ...]) -> str | None:
     """The known word that was probably meant, if any is near."""
     close = difflib.get_close_matches(word.lower() if isinstance(word, str) else said(word), known, n=1, cutoff=0.5)
     return close[0] if close else None
+
+
+def some_of(names: Iterable[str], most: int = 10) -> str:
+    """The first names in quotes, and how many more there are.
+
+    >>> some_of(["age", "sex", "ward"], 2)
+    "'age', 'sex' and 1 more"
+    """
+    listed = list(names)
+    return ", ".join(map(repr, listed[:most])) + (f" and {len(listed) - most} more" if len(listed) > most else "")
 
 
 def repeated(keys: Iterable[str | float]) -> str | float | None:

@@ -11,7 +11,7 @@ A missing, unknown or unreadable cell goes to the column's declared `missing` va
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -19,7 +19,7 @@ from typing import Any, cast
 from adumbra.common.errors import InputError
 from adumbra.common.files import MOST_SCHEMA_BYTES, read_at_most, toml_document
 from adumbra.common.validation import finite, said, table_name, written
-from adumbra.declare.column import COLUMN_KEYS, Column, heading, nearest, repeated, toml_text, type_name
+from adumbra.declare.column import COLUMN_KEYS, Column, heading, nearest, repeated, some_of, toml_text, type_name
 from adumbra.declare.guarantee import Unit
 from adumbra.declare.space import GRID, HALF, MOST_LEVELS, Block, Kind, Space
 
@@ -27,6 +27,18 @@ __all__ = ["Schema", "TableInfo"]
 
 _PUBLIC_KEYS = ("name", "unit", "rows")
 _TABLE_KEYS = (*_PUBLIC_KEYS, "ledger")
+_MEANT = {
+    "type": "kind",
+    "dtype": "kind",
+    "min": "low",
+    "minimum": "low",
+    "max": "high",
+    "maximum": "high",
+    "categories": "values",
+    "levels": "values",
+    "default": "missing",
+}
+"""Keys that other schemas have, and ours for the same."""
 _MOST_STEPS = 2**40
 """Of a row bound: longer than any row, and its square is still exact where squares are added up."""
 
@@ -105,7 +117,7 @@ class Schema:
         for column in self.columns:
             if column.name == name:
                 return column
-        raise InputError("a column of the schema", repr(name), f"use one of: {_some(c.name for c in self.columns)}")
+        raise InputError("a column of the schema", repr(name), f"use one of: {some_of(c.name for c in self.columns)}")
 
     @property
     def coordinates(self) -> list[str]:
@@ -156,6 +168,7 @@ class Schema:
         """Read `to_dict`, or the tables of a schema file. Unknown keys are refused by name."""
         if not isinstance(data, Mapping):
             raise InputError("a schema with columns", type_name(data), 'give {"columns": {...}}')
+        _no_column_on_top(data)
         _only_known(data, ("table", "columns"), "the schema")
         table, columns = data.get("table", {}), data.get("columns", {})
         if not isinstance(table, Mapping):
@@ -241,14 +254,20 @@ def _column(name: Any, fields: Any) -> Column:
     return Column(name, **given)
 
 
+def _no_column_on_top(data: Mapping[str, Any]) -> None:
+    """Refuse what is plainly a column where tables of a schema belong."""
+    for key, fields in data.items():
+        if key in ("table", "columns") or not isinstance(key, str) or not isinstance(fields, Mapping):
+            continue
+        if any(name in (*COLUMN_KEYS, *_MEANT) and not isinstance(value, Mapping) for name, value in fields.items()):
+            remedy = f"a column stands under columns: write {heading(key)}"
+            raise InputError("the schema with keys among table, columns", repr(key), remedy)
+
+
 def _only_known(data: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
     for key in data:
         if key not in known:
-            hint = nearest(key, known)
+            meant = _MEANT.get(key.lower()) if isinstance(key, str) else None
+            hint = meant if meant in known else nearest(key, known)
             remedy = f"did you mean {hint}?" if hint else "delete it"
             raise InputError(f"{where} with keys among {', '.join(known)}", said(key), remedy)
-
-
-def _some(names: Iterable[str], most: int = 10) -> str:
-    listed = list(names)
-    return ", ".join(map(repr, listed[:most])) + (f" and {len(listed) - most} more" if len(listed) > most else "")

@@ -18,7 +18,8 @@ MOST = 60
 """Components that one picture can show."""
 
 
-_WIDTH, _LEFT, _RIGHT, _HIGH = 720.0, 74.0, 98.0, 260.0
+_WIDTH, _LEFT, _RIGHT, _HIGH = 720.0, 74.0, 130.0, 260.0
+_LONGEST = 10  # letters of the number in the right margin
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _KINDS = {
     "kept": (True, True),
@@ -95,13 +96,15 @@ def _ground(frame: Frame, edge: float, span: tuple[float, float], count: int, un
     times = f" (× 10{str(power).translate(_SUPERSCRIPT)})" if power else ""
     y, floor, right = frame.y(edge), frame.y.start, frame.x.end
     named = min(max(y, frame.y.end + 12), floor - 18)
+    told = positional(edge / 10.0**power)
+    told = told if len(told) <= _LONGEST else f"{edge / 10.0**power:.3g}"
     return [
         element("rect", x=_LEFT, y=y, width=frame.wide, height=floor - y, fill="orange", fill_opacity=0.09),
         *frame.grid(across, up, upright=False),
         *frame.border("component", unit + times),
         path(f"M{_LEFT:g} {y:.1f}H{right:g}", stroke="orange", stroke_width=1.6, stroke_dasharray="6 4"),
         said(right + 7, named - 2, "edge of the", fill="orange"),
-        said(right + 7, named + 13, f"noise: {positional(edge / 10.0**power)}", fill="orange"),
+        said(right + 7, named + 13, f"noise: {told}", fill="orange"),
     ]
 
 

@@ -28,6 +28,12 @@ __all__ = ["CENTRES", "AxesComparison", "ComponentFacts", "Components", "Compone
 Result = Literal["axes", "coordinates", "approximation", "samples"]
 """What the rows of the release are: one axis each; people along the axes; the same, or drawn rows, in the schema's
 columns."""
+_RESULTS: dict[Result, str] = {
+    "axes": "axes: a row of this release is a principal axis",
+    "coordinates": "coordinates: a row is a person's, along the axes, with noise",
+    "approximation": "approximation: a row is a person's, along the axes, with noise, in the schema's own columns",
+    "samples": "samples: rows drawn from the axes, no person's, in the schema's own columns",
+}
 CENTRES = {
     "measured": "the mean, measured with noise",
     "middle": "the middle of the declared ranges (0 for a category): the first axis may be the way from there to the "
@@ -126,8 +132,9 @@ class Components(Kind[ComponentsFacts]):
 
     def words(self, facts: ComponentsFacts) -> CardWords:
         """What was found of the spectrum."""
-        told: dict[str, Any] = {"result": facts.result, "components": facts.components}
+        told: dict[str, Any] = {"result": _RESULTS[facts.result]}
         more = {
+            "components": None if facts.result == "axes" else facts.components,  # else they are the rows
             "components above the noise": facts.components_above_noise,
             "noise edge": facts.noise_edge,
             "axes from rows clipped to": facts.axes_clipped_to,

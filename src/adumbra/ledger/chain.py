@@ -55,7 +55,7 @@ class Past:
             rows.append((number, line, digest))
         self.book.append(rows)
         kept = [tuple(row) for row in self.book.rows(after=self.known.count)]
-        if kept != rows or self.book.head() not in (None, (number, digest)):
+        if kept != rows or self.book.head() != (number, digest):
             raise DamagedLedger(
                 "a ledger that keeps what is written to it",
                 "lines that were written and are not there",

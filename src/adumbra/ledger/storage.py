@@ -41,7 +41,10 @@ class StoredLedger(Protocol):
         ...
 
     def head(self) -> tuple[object, object] | None:
-        """How many lines there are and the hash of the last one; None where that is not to be told."""
+        """How many lines there are and the hash of the last one, (0, `lines.GENESIS`) before the first.
+
+        None where that cannot be told: the ledger is then damaged.
+        """
         ...
 
     def rows(self, after: int | None = None) -> Sequence[StoredRow]:

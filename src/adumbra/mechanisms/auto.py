@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -41,6 +42,7 @@ class Auto:
     label: str | tuple[str, ...] = ()
     rows: int | None = None
 
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"need": _NEEDS}
     name: ClassVar[str] = "auto"
     title: ClassVar[str] = "the mechanism that suits, by a public rule"
     releases: ClassVar[str] = "what the chosen mechanism releases; `adumbra plan` names it and says why"

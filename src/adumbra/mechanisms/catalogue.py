@@ -23,7 +23,7 @@ from adumbra.common.errors import InputError
 from adumbra.common.plugins import with_offered
 from adumbra.common.validation import split_names
 from adumbra.families.contract import Mechanism
-from adumbra.report.document import Document, Facts, Section, Value
+from adumbra.report.document import Document, Facts, Section, Text, Value
 
 __all__ = ["DEFAULT", "GROUP", "build", "catalogue", "catalogue_document", "options"]
 
@@ -53,9 +53,7 @@ def catalogue_document() -> Document:
     """What each mechanism releases, protects and can answer, one section each."""
     entries = [_entry(name) for name in catalogue()]
     sections = (
-        Section(
-            entry["name"], (Facts(tuple((key, _shown(value)) for key, value in entry.items() if key != "name"), None),)
-        )
+        Section(entry["name"], (Facts(tuple((key, _shown(key, entry)) for key in entry if key != "name"), None),))
         for entry in entries
     )
     return Document("Mechanisms", tuple(sections), entries)
@@ -75,17 +73,38 @@ def _entry(name: str) -> dict[str, Any]:
         "suits": mechanism.suits,
         "caution": mechanism.caution,
         "answers": list(mechanism.answers),
-        "options": {key: str(field.type) for key, field in options(name).items()},
+        "options": {key: ", ".join(_choices(mechanism, key)) or words for key, words in _option_words(name).items()},
         "references": [reference.text for reference in mechanism.cites],
     }
 
 
-def _shown(value: Any) -> Value:
+def _choices(mechanism: type[Mechanism], option: str) -> tuple[str, ...]:
+    """The words that an option takes, where it takes only some: `choices` of the mechanism, or a literal type."""
+    named: tuple[str, ...] = getattr(mechanism, "choices", {}).get(option, ())
+    if option == "result":
+        named = named or getattr(mechanism, "results", ())
+    hint = typing.get_type_hints(mechanism)[option]
+    return named or (typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ())
+
+
+def _option_words(name: str) -> dict[str, str]:
+    """What each option takes, as one would write it on the command line."""
+    hints = {key: str(typing.get_type_hints(_named(name))[key]) for key in options(name)}
+    words = {"bool": "yes or no", "tuple[float": "X,Y,...", "tuple[str": "A,B,...", "int": "whole number"}
+    words |= {"float": "number", "str": "text"}
+    return {key: next((said for kind, said in words.items() if kind in hint), "text") for key, hint in hints.items()}
+
+
+def _shown(key: str, entry: Mapping[str, Any]) -> Value:
+    value = entry[key]
+    if key == "answers" and not value:
+        chooses = not hasattr(catalogue()[entry["name"]], "run")
+        return "those of the chosen mechanism" if chooses else "none: what it releases is a table, for any tool"
     if isinstance(value, dict):
-        return ", ".join(f"--{k.replace('_', '-')} ({v.replace(' | None', '')})" for k, v in value.items())
+        return ", ".join(f"--{k.replace('_', '-')} ({v})" for k, v in value.items()) or "none"
     if isinstance(value, list):
         return value if any(", " in item for item in value) else ", ".join(value)
-    return str(value)
+    return Text(value)
 
 
 def build(name: str, parameters: Mapping[str, Any]) -> Mechanism:

@@ -68,6 +68,7 @@ class CSM(OneMeasurement):
     atoms: int | None = None
     noise: str = "auto"
 
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"input": _INPUTS, "sensing": KINDS, "noise": _LAWS}
     name: ClassVar[str] = "csm"
     title: ClassVar[str] = "a random sketch with noise, decoded by matching pursuit"
     releases: ClassVar[str] = "a noisy sketch, and the estimated count of every cell; or a noisy sketch of every row"
@@ -162,11 +163,11 @@ class CSM(OneMeasurement):
         return {_ROWS: self._row_map(setting)}
 
     def size(self, setting: Setting) -> tuple[int, int]:
-        """Cells; or one row for each row of the table, and the matrix."""
+        """Cells; or one row for each row of the table, and columns, the numbers of the matrix spread over them."""
         if self.input == "histogram":
             return super().size(setting)
-        sketch = self._sketch(setting)
-        return (setting.rows or 0) + sketch.cells, sketch.numbers
+        sketch, rows = self._sketch(setting), max(setting.rows or 1, 1)
+        return rows, sketch.numbers + math.ceil(sketch.cells * sketch.numbers / rows)
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """The sketch in this `setting`, its `noise`, and what every rival would err by under the same `promise`."""

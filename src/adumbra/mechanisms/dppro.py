@@ -68,10 +68,11 @@ class DPPro:
     bands: tuple[float, ...] = ()
     projection: str = "auto"
 
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"projection": ("auto", *(k.value for k in ProjectionKind))}
     name: ClassVar[str] = "dppro"
     title: ClassVar[str] = "random projection with noise, for distances"
     releases: ClassVar[str] = "one noisy projected row per person, row-aligned, and the public projection matrix"
-    suits: ClassVar[str] = "distances, neighbours and clustering of wide tables; averages over many rows or pairs"
+    suits: ClassVar[str] = "distances, neighbours and clustering of wide tables; averages over many pairs"
     caution: ClassVar[str] = (
         "not a synthetic table: columns are mixtures; one pair's distance is mostly noise at small epsilon"
     )
@@ -102,7 +103,7 @@ class DPPro:
 
     def __post_init__(self) -> None:
         settle(self)
-        one_of(("auto", *(k.value for k in ProjectionKind)), projection=self.projection)
+        one_of(self.choices["projection"], projection=self.projection)
         if self.dimension is not None:
             at_least(1, "give at least one dimension", dimension=self.dimension)
         for squared in (*self.bands, *(() if self.expected is None else (self.expected,))):
@@ -152,10 +153,9 @@ class DPPro:
         return {_LINE: self._resolve(setting).query}
 
     def size(self, setting: Setting) -> tuple[int, int]:
-        """One row for each row of the table."""
-        query = self._resolve(setting).query
-        # the matrix is published too
-        return (setting.rows or 0) + query.matrix.shape[0], query.dimension
+        """One row for each row of the table, and columns, the numbers of the matrix spread over them."""
+        query, rows = self._resolve(setting).query, max(setting.rows or 1, 1)
+        return rows, query.dimension + math.ceil(query.matrix.size / rows)
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """Sigma of the `noise` beside the paper's for this `promise`; the error of a distance in this `setting`."""

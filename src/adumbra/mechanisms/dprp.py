@@ -56,6 +56,10 @@ class DPRP:
     ensemble: int = 1
     weight: float = 4.0
 
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "reconstruction": _RECONSTRUCTIONS,
+        "projection": ("none", "gaussian", "orthogonal"),
+    }
     name: ClassVar[str] = "dprp"
     title: ClassVar[str] = "noisy rows and a private second moment, reconstructed"
     releases: ClassVar[str] = "one reconstructed row per person in the schema's own columns, row-aligned"
@@ -86,7 +90,7 @@ class DPRP:
     def __post_init__(self) -> None:
         settle(self)
         one_of(_RECONSTRUCTIONS, reconstruction=self.reconstruction)
-        one_of(("none", "gaussian", "orthogonal"), projection=self.projection)
+        one_of(self.choices["projection"], projection=self.projection)
         between(
             1e-12,
             1e12,
@@ -135,9 +139,10 @@ class DPRP:
         return {_LINE: self._query(setting)}
 
     def size(self, setting: Setting) -> tuple[int, int]:
-        """One row for each row of the table; the matrices go along."""
-        width = setting.space.width
-        return (setting.rows or 0) + width + self._query(setting).map.dimension, max(len(setting.space.blocks), width)
+        """One row for each row of the table, and columns, the numbers of the matrices spread over them."""
+        rows, width = max(setting.rows or 1, 1), setting.space.width
+        columns = max(len(setting.space.blocks), width)
+        return rows, columns + math.ceil((width + self._query(setting).map.dimension) * columns / rows)
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """The `noise` beside the rows it hides in this `setting`, whatever the `promise`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -36,6 +37,7 @@ class Histogram:
     queries: str = "ranges"
     atoms: int | None = None
 
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"queries": _QUERIES}
     name: ClassVar[str] = "histogram"
     title: ClassVar[str] = "the way to count cells that will err least, by a public rule"
     releases: ClassVar[str] = "what the chosen mechanism releases; `adumbra plan` prints the error of each"

@@ -75,6 +75,7 @@ class Hybrid(DrawnTable):
 
     need: str = "model"
 
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"need": tuple(_TABLE_SHARE)}
     name: ClassVar[str] = "hybrid"
     title: ClassVar[str] = "tables for the columns, moments for how they are correlated, then sampled"
     releases: ClassVar[str] = "a synthetic table of any number of rows, and the noisy tables and moments behind it"

@@ -80,6 +80,7 @@ class LOP:
     result: Result = "coordinates"
     row_noise: PureNoise = "l2-laplace"
 
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"result": ("coordinates", "approximation")}
     name: ClassVar[str] = "lop"
     title: ClassVar[str] = "noisy rows along a public basis"
     releases: ClassVar[str] = "one row per person, in order: its coordinates along a few public axes, with noise"
@@ -105,7 +106,7 @@ class LOP:
 
     def __post_init__(self) -> None:
         settle(self)
-        one_of(("coordinates", "approximation"), result=self.result)
+        one_of(self.choices["result"], result=self.result)
         one_of(("laplace", "l2-laplace"), row_noise=self.row_noise)
         given: Any = self.basis
         if isinstance(given, np.ndarray):

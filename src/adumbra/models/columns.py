@@ -14,6 +14,7 @@ from adumbra.common.errors import InputError
 from adumbra.common.randomness import PublicSeed
 from adumbra.common.types import Integers, Reals
 from adumbra.common.validation import at_least, names_once
+from adumbra.declare.column import nearest, some_of
 from adumbra.declare.space import Block, Space
 from adumbra.queries.cells import Cells, Groups, cell_count
 
@@ -64,8 +65,10 @@ class Columns:
         known = {block.column: block for block in space.blocks}
         for name in label:
             if name not in known:
+                hint = nearest(name, tuple(known))
+                remedy = f"did you mean {hint!r}? " if hint else ""
                 raise InputError(
-                    "a label among the released columns", repr(name), f"use one of: {', '.join(list(known)[:10])}"
+                    "a label among the released columns", repr(name), f"{remedy}use one of: {some_of(known)}"
                 )
         chosen = [known[name] for name in dict.fromkeys(label or declared) if name in known]
         makes_classes = [block for block in chosen if _classes(block) is not None]

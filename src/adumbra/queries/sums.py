@@ -238,4 +238,4 @@ class Total(Sum):
 
     def describe(self) -> str:
         """A few words for a plan."""
-        return f"mean of {self.width} coordinates"
+        return f"sums of {self.width} coordinates"

@@ -25,6 +25,7 @@ from adumbra.tables.table import Table
 __all__ = ["draft_schema"]
 
 MOST_VALUES = 1000
+_FEW_VALUES = 10
 _ID_NAME = re.compile(r"(^|[_ .-])(id|uuid|guid|ssn|index|row|key)$", re.IGNORECASE)
 
 _HEAD = """\
@@ -97,6 +98,17 @@ class _Look:
         """Cells that hold something."""
         return self.rows - self.blank
 
+    @property
+    def own(self) -> bool:
+        """Whether every row is known to have a value of its own."""
+        counted = self.number and self.whole and self.counts_up
+        return counted or (not self.many and len(self.seen) == self.full)
+
+    @property
+    def few(self) -> bool:
+        """Whether the values are few enough to be codes."""
+        return not self.many and len(self.seen) <= _FEW_VALUES
+
 
 def draft_schema(table: Table) -> str:
     """Text of a schema file with names and kinds; the rest as commented suggestions.
@@ -134,8 +146,9 @@ def _column(name: str, look: _Look, cell_type: str) -> list[str]:
 
 
 def _number(name: str, look: _Look) -> list[str]:
-    if look.rows > 1 and look.whole and (look.counts_up or (look.many and _ID_NAME.search(name))):
-        return ['kind = "number"', *_identifier()]
+    named = _ID_NAME.search(name) and (look.own or not look.few)
+    if look.rows > 1 and look.whole and (look.counts_up or named):
+        return ['kind = "number"', *_identifier(look), '# role = "drop"']
     low, high = _outward(look.low, look.high)
     whole = look.whole and max(-low, high) <= 2**53
     if whole:
@@ -145,7 +158,7 @@ def _number(name: str, look: _Look) -> list[str]:
     except InputError:
         return ['kind = "number"', "## numbers too large or too close for one grid", '# role = "drop"']
     lines = ['kind = "number"', *(["integer = true"] if whole else [])]
-    if whole and len(look.seen) <= 10:
+    if whole and look.few:
         lines.append('## few whole numbers: if they are codes, write kind = "category" and values = [...]')
     lines += [f"# low = {toml_text(low)}", f"# high = {toml_text(high)}"]
     if look.blank:
@@ -162,18 +175,26 @@ def _category(name: str, look: _Look) -> list[str]:
         return ["## no value that a file can hold", '# role = "drop"']
     unique = look.full >= 20 and len(look.seen) > 0.9 * look.full
     if look.many or unique or (_ID_NAME.search(name) and len(look.seen) == look.full > 1):
-        return ['kind = "category"', *_identifier()]
+        return ['kind = "category"', *_identifier(look), '# role = "drop"']
+    remarks = _identifier(look) if _ID_NAME.search(name) and not look.few else []
     spellings: dict[str | float, str] = {}  # a value may be written in several ways, of which the commonest is declared
     for text, _ in sorted(look.seen.items(), key=lambda seen: (-seen[1], seen[0])):
         spellings.setdefault(key(text), text)
     values: list[Value] = sorted(spellings.values())
-    return ['kind = "category"', f"# values = {toml_text(values)}", *_fallback(look, flag=False)]
+    return ['kind = "category"', *remarks, f"# values = {toml_text(values)}", *_fallback(look, flag=False)]
 
 
-def _identifier() -> list[str]:
+def _identifier(look: _Look) -> list[str]:
+    """What a column that looks like an identifier may mean; of many values it is not known whether they repeat."""
+    if look.own:
+        return ["## every row has its own value: an identifier or free text tells who the row is"]
+    if look.many:
+        seen, verb = f"more than {MOST_VALUES} values, which may repeat", "may have"
+    else:
+        seen, verb = "values that look like an identifier, and repeat", "has"
     return [
-        "## (nearly) every row has its own value: an identifier or free text tells who the row is",
-        '# role = "drop"',
+        f"## {seen}: an identifier or free text tells who the row is. If it names",
+        f'## people, one person {verb} several rows, and unit = "row" protects one of them (docs/pitfalls.md)',
     ]
 
 
