@@ -283,7 +283,9 @@ class ReleaseFolder(_Folder):
         return found
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The public arrays."""
+        """The public arrays; none where the card lists no file of them, as for a mechanism that has none."""
+        if MODEL not in self.card.files:
+            return {}
         try:
             open_regular(self.path / MODEL).close()
             return load_arrays(self.path / MODEL)
