@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from adumbra.common.errors import InputError
 from adumbra.declare.guarantee import Neighbours, Relation, Unit
 
 __all__ = [
@@ -95,8 +96,8 @@ class Card(_Frozen):
     releases: str
     caution: str
     promise: str
-    unit: str
-    relation: str
+    unit: Unit
+    relation: Relation
     epsilon: float
     delta: float
     mu: float | None
@@ -128,7 +129,16 @@ class Card(_Frozen):
     @property
     def neighbours(self) -> Neighbours:
         """Unit and relation as one value."""
-        return Neighbours(Unit(self.unit), Relation(self.relation))
+        return Neighbours(self.unit, self.relation)
+
+    @model_validator(mode="after")
+    def _of_a_pair(self) -> Self:
+        """Not every pair of unit and relation makes sense."""
+        try:
+            _ = self.neighbours
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        return self
 
 
 class UtilityCard(_Frozen):
