@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from adumbra.common.errors import InputError, Refused
 from adumbra.common.files import open_regular, sync
 from adumbra.common.shown import shown
+from adumbra.common.validation import path_of
 from adumbra.declare.guarantee import promise_in_words
 from adumbra.kinds.counted_cells import CountedCells
 from adumbra.kinds.estimates import CountEstimate, Estimate
@@ -107,7 +108,7 @@ class Release:
         `signing_key`, a signature; from then on it is that folder, and can be pickled as such. A release that has a
         folder already is copied as it is, signature and all; it cannot be signed again.
         """
-        target = Path(out)
+        target = path_of(out, "a folder to create")
         if isinstance(self._record, ReleaseInMemory):
             key = None if signing_key is None else read_signing_key(signing_key)
             self._record = saved = save_release(self._record, target, key)
@@ -119,7 +120,12 @@ class Release:
                 f"one in {self.path}, whose card is written",
                 "leave signing_key out to copy it",
             )
-        size = sum(file.stat().st_size for file in self.path.iterdir())
+        try:
+            size = sum(file.lstat().st_size for file in self.path.iterdir())
+        except OSError as error:
+            raise InputError(
+                "a release folder to copy", f"{self.path} ({error.strerror})", "put it back, or get it from its owner"
+            ) from None
         with staged(target, numbers=size // 8, csv=False) as (partial, place):
             for file in self.path.iterdir():
                 with open_regular(file) as source, (partial / file.name).open("xb") as copy:
