@@ -205,7 +205,7 @@ class ProjectedAnswers:
     def linear(self, weights: Mapping[str, float]) -> Estimate:
         """Mean over rows of `sum of weight * column`, for number and flag columns, in the table's own units."""
         if not isinstance(weights, Mapping):
-            raise InputError("weights of columns, by name", f"a {type(weights).__name__}", 'write {"age": 1.0}, say')
+            raise InputError("weights of columns, by name", f"a {type(weights).__name__}", 'write {"age": 1.0}')
         vector = np.zeros(self._space.width)
         offset = 0.0
         for name, given in weights.items():

@@ -96,8 +96,8 @@ class Card(_Frozen):
     releases: str
     caution: str
     promise: str
-    unit: Unit
-    relation: Relation
+    unit: str
+    relation: str
     epsilon: float
     delta: float
     mu: float | None
@@ -129,11 +129,11 @@ class Card(_Frozen):
     @property
     def neighbours(self) -> Neighbours:
         """Unit and relation as one value."""
-        return Neighbours(self.unit, self.relation)
+        return Neighbours(Unit(self.unit), Relation(self.relation))
 
     @model_validator(mode="after")
-    def _of_a_pair(self) -> Self:
-        """Not every pair of unit and relation makes sense."""
+    def _of_neighbours(self) -> Self:
+        """A unit and a relation that there are, and that go together: without them no epsilon has a meaning."""
         try:
             _ = self.neighbours
         except InputError as error:
