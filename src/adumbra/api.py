@@ -222,10 +222,12 @@ def project(release: Release | str | Path, table: Any, *, delimiter: str | None 
     For analysts with rows of their own. `release` is one of principal axes, or its folder; `table` a frame or a path,
     with the `delimiter` of its text. Comes back as a frame of the library the rows came in, columns pc1, pc2, ...
     """
-    axes = (release if isinstance(release, Release) else load(release)).components
+    opened = release if isinstance(release, Release) else load(release)
+    axes = opened.components
     try:
         source = RowSource.open(table, axes.schema, delimiter=delimiter)
-        along = np.concatenate([axes.along(rows) for rows in source.partitions()])
+        with opened.reading():
+            along = np.concatenate([axes.along(rows) for rows in source.partitions()])
     except InputError as error:  # its own remedy is to change the schema, which the release has settled
         remedy = "give rows with the released columns, the label among them if it was released, and no others"
         raise InputError(f"rows of the release's columns: {error.expected}", error.got, remedy) from None

@@ -121,9 +121,8 @@ class _ToMemory(Publication):
 
     def finish(self, draft: Draft, measured: Mapping[str, Calibration], ledger_head: str | None) -> ReleaseInMemory:
         card = _card(self._facts, measured, draft, self.written).model_copy(update={"ledger_head": ledger_head})
-        arrays = {name: np.array(array) for name, array in draft.arrays.items()}
         pictures = {name: picture() for name, picture in draft.pictures.items()}
-        return ReleaseInMemory(as_read(card), pl.concat(self._held, rechunk=False), arrays, pictures, self._csv)
+        return ReleaseInMemory(as_read(card), pl.concat(self._held, rechunk=False), draft.arrays, pictures, self._csv)
 
     def try_out(self, facts: CardFacts, draft: Draft, measured: Mapping[str, Calibration]) -> None:
         twin = _ToMemory(facts, self._csv, None)

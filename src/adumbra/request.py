@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from adumbra.common.errors import InputError
-from adumbra.common.validation import finite, positive, said, table_name
+from adumbra.common.validation import finite, path_of, positive, said, table_name
 from adumbra.declare.guarantee import DEFAULT_DELTA, Budget, Neighbours, Promise, Relation, Unit
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def schema_of(given: Schema | Mapping[str, Any] | str | Path) -> Schema:
         return given
     if isinstance(given, Mapping):
         return Schema.from_dict(given)
-    return Schema.load(_path(given, "a Schema, its dictionary, or the path of its file"))
+    return Schema.load(path_of(given, "a Schema, its dictionary, or the path of its file"))
 
 
 def seed_of(given: PublicSeed | str | int | None) -> PublicSeed | None:
@@ -214,7 +214,7 @@ def ledger_of(given: Ledger | str | Path | None) -> Ledger | None:
 
     if given is None or isinstance(given, Ledger):
         return given
-    return Ledger(_path(given, "a Ledger, or the path of its file"))
+    return Ledger(path_of(given, "a Ledger, or the path of its file"))
 
 
 def _mechanism(given: object, options: object) -> Any:
@@ -234,7 +234,8 @@ def _mechanism(given: object, options: object) -> Any:
             f"options beside a {type(given).__name__}",
             "give them where it is made, or give its name",
         )
-    if isinstance(given, type) or not (hasattr(given, "run") or hasattr(given, "choose")):
+    runs = hasattr(given, "run") or hasattr(given, "choose")  # numpy's numbers have a choose of their own, but no name
+    if isinstance(given, type) or not runs or not hasattr(given, "name"):
         is_budget = isinstance(given, Budget) or _is_a(Real, given)
         raise InputError(
             "a mechanism, such as Hybrid() or DPPro(), or its name",
@@ -280,7 +281,7 @@ def _table(given: Any, delimiter: object) -> Table:
 def _target(given: object) -> Path:
     from adumbra.releases.staging import check_target
 
-    path = _path(given, "a folder to create, as text or path")
+    path = path_of(given, "a folder to create, as text or path")
     check_target(path)
     return path
 
@@ -294,10 +295,4 @@ def _csv(given: object) -> Csv:
 def _key(given: object) -> Ed25519PrivateKey:
     from adumbra.releases.signature import read_signing_key
 
-    return read_signing_key(_path(given, "the path of an Ed25519 private key"))
-
-
-def _path(given: object, expected: str) -> Path:
-    if not isinstance(given, str | Path):
-        raise InputError(expected, f"a {type(given).__name__}", "give text or a pathlib.Path")
-    return Path(given)
+    return read_signing_key(path_of(given, "the path of an Ed25519 private key"))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 from adumbra.common.errors import InputError, Refused
 from adumbra.common.files import open_regular, sync
 from adumbra.common.shown import shown
+from adumbra.common.validation import path_of
 from adumbra.declare.guarantee import promise_in_words
 from adumbra.kinds.counted_cells import CountedCells
 from adumbra.kinds.estimates import CountEstimate, Estimate
@@ -30,6 +33,9 @@ from adumbra.tables.columnar import give_back
 from adumbra.tables.table import Native
 
 __all__ = ["Release", "load"]
+
+_UNFIT = (LookupError, TypeError, ValueError, ArithmeticError)
+"""What numpy, polars and we raise at arrays, rows or facts of another shape or type (a `LinAlgError` is one)."""
 
 
 class Release:
@@ -102,7 +108,7 @@ class Release:
         `signing_key`, a signature; from then on it is that folder, and can be pickled as such. A release that has a
         folder already is copied as it is, signature and all; it cannot be signed again.
         """
-        target = Path(out)
+        target = path_of(out, "a folder to create")
         if isinstance(self._record, ReleaseInMemory):
             key = None if signing_key is None else read_signing_key(signing_key)
             self._record = saved = save_release(self._record, target, key)
@@ -114,7 +120,12 @@ class Release:
                 f"one in {self.path}, whose card is written",
                 "leave signing_key out to copy it",
             )
-        size = sum(file.stat().st_size for file in self.path.iterdir())
+        try:
+            size = sum(file.lstat().st_size for file in self.path.iterdir())
+        except OSError as error:
+            raise InputError(
+                "a release folder to copy", f"{self.path} ({error.strerror})", "put it back, or get it from its owner"
+            ) from None
         with staged(target, numbers=size // 8, csv=False) as (partial, place):
             for file in self.path.iterdir():
                 with open_regular(file) as source, (partial / file.name).open("xb") as copy:
@@ -143,10 +154,20 @@ class Release:
 
     def ask(self, question: str, *given: Any, **named: Any) -> Any:
         """The answer to any question of `card.answers`; the methods below are the same for those of this package."""
-        return getattr(self._asked(question), self.kind.questions[question])(*given, **named)
+        answering = self._asked(question)
+        method = getattr(answering, self.kind.questions[question])
+        try:
+            inspect.signature(method).bind(*given, **named)
+        except TypeError as error:
+            parts = ", ".join(inspect.signature(method).parameters) or "nothing more"
+            raise InputError(f"the question {question} with {parts}", f"{error}", "ask for these") from None
+        with self.reading():
+            return method(*given, **named)
 
     def _asked(self, question: str) -> Any:
         """What answers a question; refused if this kind of release does not."""
+        if not isinstance(question, str):
+            raise InputError("the name of a question", f"a {type(question).__name__}", "see card.answers")
         if question in self.kind.questions:
             return self._answers
         raise InputError(
@@ -159,16 +180,28 @@ class Release:
 
     @cached_property
     def _answers(self) -> Any:
-        try:
+        with self.reading():
             return self.kind.answers(self.content)
-        except (LookupError, TypeError, ValueError, ArithmeticError):
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Read, compare or view the content inside: what fails there over a folder is the folder's fault.
+
+        Its hashes may fit and its content not. A release in memory was made here, so what fails over it is a defect.
+        """
+        try:
+            yield
+        except _UNFIT:
+            if isinstance(self._record, ReleaseInMemory):
+                raise
             raise self.misfit() from None
 
     def misfit(self) -> InputError:
         """What to raise where the card describes other files than there are."""
+        place = "a release in memory" if isinstance(self._record, ReleaseInMemory) else f"{self.path}"
         return InputError(
             "a card and files that fit together",
-            f"{self.path}, where they do not",
+            f"{place}, where they do not",
             "run adumbra verify; get the folder again from its owner",
         )
 
@@ -183,15 +216,18 @@ class Release:
     @property
     def band_weights(self) -> list[float]:
         """Share of each band's projection in an estimated distance."""
-        return self._rows.weights
+        with self.reading():
+            return self._rows.weights
 
     def random_pairs(self, count: int, seed: int = 0) -> NDArray[np.int64]:
         """Pairs of different rows, drawn evenly and repeatably."""
-        return self._rows.random_pairs(count, seed)
+        with self.reading():
+            return self._rows.random_pairs(count, seed)
 
     def distance_matrix(self, *, clip: bool = True) -> NDArray[np.float64]:
         """All squared distances at once, ready for clustering."""
-        return self._rows.distance_matrix(clip=clip)
+        with self.reading():
+            return self._rows.distance_matrix(clip=clip)
 
     def neighbours(self, row: int, k: int) -> pl.DataFrame:
         """The k nearest rows by estimated distance."""
@@ -260,7 +296,8 @@ class Release:
 
     def loadings(self) -> pl.DataFrame:
         """Loadings of all encoded coordinates on all components."""
-        return self.components.loadings()
+        with self.reading():
+            return self.components.loadings()
 
     def reconstruct(self) -> Any:
         """Least-squares rows in the schema's own columns."""

@@ -345,3 +345,30 @@ def test_notes_and_engines_that_are_none_are_refused_before_the_charge(home: Hom
     with pytest.raises(ad.InputError):
         ad.release("t.csv", "s.toml", "tables", 1.0, options={"rows": 5}, ledger="l.db", **wrong)
     assert not Path("l.db").exists()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda home: ad.Schema.load(5),  # type: ignore[arg-type]
+        lambda home: ad.Schema.load("a\0b"),
+        lambda home: ad.Schema.load("\ud800"),
+        lambda home: schema_of("a\0b"),
+        lambda home: seed_of("\ud800"),
+        lambda home: ad.plan(home.table, PARSED, np.float64(1.0), 1.0),  # type: ignore[arg-type] # has a choose
+        lambda home: ad.plan(home.table, PARSED, np.array([1.0]), 1.0),  # type: ignore[arg-type]
+        lambda home: ad.CSM(ratio="x"),  # type: ignore[arg-type]
+        lambda home: ad.CSM(ratio=np.array([1, 2])),  # type: ignore[arg-type]
+        lambda home: ad.AnalyzeGauss(axes_share=np.array([1, 2])),  # type: ignore[arg-type]
+        lambda home: ad.Moments(narrow=[]),  # type: ignore[arg-type]
+        lambda home: ad.Moments(narrow="yes"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused_in_three_parts(home: Home, wrong: Any) -> None:
+    with pytest.raises(ad.InputError):
+        wrong(home)
+
+
+def test_yes_and_no_of_numpy_are_yes_and_no() -> None:
+    assert ad.Moments(narrow=np.True_) == ad.Moments(narrow=True)  # type: ignore[arg-type]
+    assert ad.Moments(narrow=0).narrow is False

@@ -18,6 +18,7 @@ TRIPLES = {
     "--frobnicate": ("an option of adumbra: --version", "unknown option --frobnicate", "see adumbra --help"),
     "ledger show --tabel t": ("an option of adumbra ledger show: --ledger", "option --tabel", "did you mean --table?"),
     "answer r count --foo 1": ("an option of adumbra answer DIR count: --where", "unknown option --foo", "--help"),
+    "jupa fit --utilty y": ("an option of adumbra jupa fit: --out, --utility", "--utilty", "did you mean --utility?"),
     "release": ("TABLE (CSV", "no TABLE", "add TABLE; see adumbra release --help"),
     "release t.csv": ("--schema (schema.toml", "no --schema", "add --schema and its value; see adumbra release --help"),
     "plan t.csv --schema s.toml": ("--epsilon (privacy loss", "no --epsilon", "see adumbra plan --help"),

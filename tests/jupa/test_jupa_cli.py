@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import typer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import adumbra as ad
 from adumbra.audit.utility_audit import audit_bundled, audit_jupa, bundled_records, label_epsilon_at_least
+from adumbra.cli import jupa_command
 from adumbra.releases.folder import ReleaseFolder, UtilityFolder, open_folder
 from adumbra.sklearn import JUPA
 from tests.cli.test_cli import Cli
@@ -48,6 +50,19 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 # ---------------------------------------------------------------------------------------------------- command line
+
+
+def test_the_options_of_a_recipe_are_made_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever walks over all commands (help, completion) does not make every recipe, which loads numerics."""
+    made: list[object] = []
+    form = jupa_command._recipe_form
+    monkeypatch.setattr(jupa_command, "_recipe_form", lambda taken: (made.append(taken), form(taken))[1])
+    fit = typer.main.get_command(jupa_command.app).commands["fit"]  # type: ignore[attr-defined] # it is a group
+    assert "utility" not in [one.name for one in fit.params] and made == []
+    context = fit.make_context("fit", ["--help"], resilient_parsing=True)
+    names = [one.name for one in fit.get_params(context)]
+    assert names[:3] == ["public", "out", "utility"] and names[-1] == "help" and len(set(names)) == len(names)
+    assert names == [one.name for one in fit.get_params(context)] and made == [None]
 
 
 @pytest.mark.parametrize(

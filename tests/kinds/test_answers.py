@@ -215,3 +215,33 @@ def test_save_and_load_round_trip(tmp_path):
     assert again.distances([(0, 1)]).equals(release.distances([(0, 1)]))
     with pytest.raises(ad.InputError, match="exists"):
         release.save(tmp_path / "out")
+
+
+def test_what_is_no_question_or_no_part_of_one_is_refused():
+    rows = ad.release(people(), SCHEMA, ad.DPPro(dimension=2), CELL_BUDGET)
+    cells = ad.release(people(), SCHEMA, ad.Histogram(columns=("age",)), ad.Budget(1.0, 1e-6))
+    for wrong in (
+        lambda: rows.ask([]),
+        lambda: rows.ask(None),
+        lambda: rows.ask("mean"),
+        lambda: rows.ask("mean", "age", place=1),
+        lambda: cells.ask("count"),
+        lambda: rows.neighbours("x", 3),
+        lambda: rows.neighbours(1.5, 3),
+        lambda: rows.neighbours(0, 1.5),
+        lambda: rows.neighbours(0, None),
+        lambda: rows.distances("x"),
+        lambda: rows.distances(None),
+        lambda: rows.distances([1, 2, 3]),
+        lambda: rows.distances([(0, 1.5)]),
+        lambda: rows.distances([(0, float("nan"))]),
+        lambda: rows.linear("x"),
+        lambda: rows.linear(5),
+        lambda: rows.covariance(1.5),
+        lambda: cells.marginal(5),
+    ):
+        with pytest.raises(ad.InputError):
+            wrong()
+    assert rows.distances([]).height == 0
+    assert rows.distances([(0.0, 1.0)]).equals(rows.distances(np.array([[0, 1]])))
+    assert rows.neighbours(0.0, 2.0).equals(rows.neighbours(0, 2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -127,3 +128,13 @@ def test_a_kind_that_is_not_installed_is_named(tmp_path):
         )
     assert not (tmp_path / "r").exists()
     assert not (tmp_path / "l").exists() or ad.Ledger(tmp_path / "l").entries() == []
+
+
+def test_a_release_without_arrays_is_read_and_attacked(installed, tmp_path, monkeypatch):
+    run = OutsideMeans.run
+    monkeypatch.setattr(OutsideMeans, "run", lambda *given: dataclasses.replace(run(*given), arrays={}, measured={}))
+    ad.release(rows(0), SCHEMA, OutsideMeans(), ad.Budget(50.0, 1e-6), out=tmp_path / "r")
+    opened = ad.load(tmp_path / "r")
+    assert opened.verify() == [] and opened.arrays == {}
+    with pytest.raises(ad.InputError, match="no row can be distinguished"):  # and not that a file is missing
+        attacks.membership(opened, rows(0), rows(1), most=60)

@@ -107,6 +107,16 @@ def test_every_promise_is_kept_on_the_card(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_what_was_saved_is_what_is_read(name, tmp_path):
+    """Whether the mechanism publishes arrays or none."""
+    release = ad.release(people(), SCHEMA, build(name, {}), ad.Budget(2.0, 1e-5))
+    held = release.arrays
+    found = ad.load(release.save(tmp_path / "r")).arrays
+    assert found.keys() == held.keys()
+    assert all(np.array_equal(found[key], value, equal_nan=value.dtype.kind == "f") for key, value in held.items())
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_unsupported_neighbours_are_refused(name):
     cls = catalogue()[name]
     for neighbours in Neighbours.every():

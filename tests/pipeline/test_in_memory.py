@@ -185,6 +185,25 @@ def test_a_release_is_signed_when_it_is_saved(home, cli, tmp_path):
         done.save("r2", signing_key="mine")
 
 
+def test_what_was_edited_in_memory_is_not_what_is_saved(tmp_path):
+    """The card's dictionaries and the arrays are in the caller's hands; what is signed is what was published."""
+    made = ad.release(PEOPLE, SCHEMA, build("histogram", MADE["histogram"]), BUDGET)
+    stated, measured = made.card.model_dump(mode="json"), made.arrays["measured"]
+    made.card.costs["row/replace"] = 0.001
+    made.card.noise.clear()
+    made.card.facts["decoder"] = "sparse"
+    made.arrays["measured"][:] = 0.0
+    with pytest.raises(ValueError, match="read-only"):
+        made.record.public["measured"][:] = 0.0
+    with pytest.raises(TypeError):
+        made.record.public["measured"] = measured * 0.0
+    opened = ad.load(made.save(tmp_path / "r"))
+    assert opened.verify() == []
+    assert opened.card.model_dump(mode="json") | {"files": {}} == stated
+    assert np.array_equal(opened.arrays["measured"], measured)
+    assert made.card.costs == opened.card.costs
+
+
 @pytest.mark.parametrize("name", ["hybrid", "dppro", "analyze_gauss", "histogram"])
 def test_answers_and_evaluations_are_those_of_the_saved_release(name, tmp_path):
     done = ad.release(PEOPLE, SCHEMA, build(name, MADE[name]), BUDGET)

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -343,3 +344,30 @@ def test_a_linked_file_is_not_read_as_one_of_the_folder(tmp_path: Path) -> None:
     assert any("link" in problem for problem in ad.load(folder).verify())
     with pytest.raises(ad.InputError):
         _ = ad.load(folder).table
+
+
+def test_what_is_no_place_of_a_release_is_refused(home: Home, released: ad.Release) -> None:
+    made = ad.release(home.table, home.schema, ad.DPPro(dimension=3), ad.Budget(2.0, 1e-6))
+    wrong: Any
+    for wrong in (5, 1.5, None, b"x", [], object()):
+        for call in (ad.load, ad.UtilityFolder.open, made.save, released.save):
+            with pytest.raises(ad.InputError):
+                call(wrong)
+        for function in (ad.evaluate_release, ad.project):
+            with pytest.raises(ad.InputError):
+                function(wrong, home.table)
+    assert ad.load(str(made.save(home.path / "saved"))).verify() == []
+
+
+def test_a_folder_that_went_away_or_holds_a_link_to_nothing(home: Home, released: ad.Release) -> None:
+    (released.path / "dangling").symlink_to("nowhere")
+    with pytest.raises(ad.InputError, match="symbolic link"):
+        released.save(home.path / "copy")
+    assert not (home.path / "copy").exists()
+    assert any("dangling" in problem for problem in released.verify())
+    shutil.rmtree(released.path)
+    assert "cannot be read any more" in released.verify()[0]
+    with pytest.raises(ad.Refused):
+        released.demand()
+    with pytest.raises(ad.InputError, match="a release folder to copy"):
+        released.save(home.path / "copy")

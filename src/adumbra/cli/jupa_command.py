@@ -58,25 +58,19 @@ class RecipeCommand(TyperCommand):
     taken: Sequence[str] | None = None
     """Names of the options that are taken; None takes all of them."""
 
-    @property
-    def params(self) -> list[Any]:
-        """The command's own, with those of the recipe after the arguments and the required ones."""
-        own: list[Any] = self.__dict__["params"]
-        if "recipe" not in self.__dict__:
-            self.__dict__["recipe"] = form = _recipe_form(self.taken)
-            first = [p for p in own if p.required]
-            own[:] = [*first, *form.params, *(p for p in own if p not in first)]
-        return own
+    _form: Any = None
+    """What makes the recipe's options; None until they are asked for."""
 
-    @params.setter
-    def params(self, given: list[Any]) -> None:
-        self.__dict__["params"] = given
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The command's own, with those of the recipe after the arguments and the required ones."""
+        self._form = self._form or _recipe_form(self.taken)
+        own = super().get_params(ctx)
+        return [*(p for p in own if p.required), *self._form.params, *(p for p in own if not p.required)]
 
     def invoke(self, ctx: Any) -> Any:
         """The recipe's options are kept apart for `recipe_options`."""
-        form = self.__dict__["recipe"]
-        given = {one.name: ctx.params.pop(one.name) for one in form.params}
-        ctx.meta[__name__] = form.callback(**given)
+        given = {one.name: ctx.params.pop(one.name) for one in self._form.params}
+        ctx.meta[__name__] = self._form.callback(**given)
         return super().invoke(ctx)
 
 

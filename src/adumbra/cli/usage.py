@@ -45,7 +45,12 @@ def explained_usage(error: Any) -> InputError | list[str]:
         missing = hasattr(error, "param_type")
         return _missing(error.param, help_page) if missing else _bad_value(error.param, error.message, help_page)
     if hasattr(error, "possibilities"):
-        known = [name for param in command.params for name in (*param.opts, *param.secondary_opts) if name[0] == "-"]
+        known = [
+            name
+            for param in command.get_params(error.ctx)  # one that takes a recipe knows its options no sooner
+            for name in (*param.opts, *param.secondary_opts)
+            if name[0] == "-"
+        ]
         typed = error.option_name
         return InputError(
             f"an option of {place}: {', '.join(known)}", f"unknown option {typed}", _near(typed, known, help_page)

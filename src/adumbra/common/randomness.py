@@ -72,8 +72,11 @@ class PublicSeed:
             value = bytes.fromhex(text)
         except ValueError:
             value = b""
-        if len(value) != 32 or len(text) != 64:
-            value = hashlib.sha256(b"adumbra public seed\0" + text.encode()).digest()
+        try:
+            if len(value) != 32 or len(text) != 64:
+                value = hashlib.sha256(b"adumbra public seed\0" + text.encode()).digest()
+        except UnicodeEncodeError:
+            raise InputError("a seed in UTF-8", "text that is none", "write it in other letters") from None
         return cls(value, "given")
 
     def claim_freshness(self) -> bool:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 from adumbra.common.errors import InputError
@@ -20,6 +21,7 @@ __all__ = [
     "is_whole",
     "names_once",
     "one_of",
+    "path_of",
     "positive",
     "said",
     "settle",
@@ -84,6 +86,8 @@ def settle(options: Any) -> None:
             object.__setattr__(options, field.name, int(value))
         elif field.type == "tuple[float, ...]":
             object.__setattr__(options, field.name, _numbers(field.name, value))
+        elif field.type == "bool":
+            object.__setattr__(options, field.name, _flag(field.name, value))
 
 
 def _numbers(name: str, value: object) -> tuple[float, ...]:
@@ -91,6 +95,25 @@ def _numbers(name: str, value: object) -> tuple[float, ...]:
     if found is None or not all(map(_is_number, found)):
         raise InputError(f"{name} as a list of numbers", f"a {type(value).__name__}", f"write {name}=(1.0, 2.0)")
     return found
+
+
+def _flag(name: str, value: object) -> bool:
+    numpys = type(value).__name__ in ("bool", "bool_")  # by name: the command line comes here before it loads numpy
+    if not (numpys or (_is_number(value) and value in (0, 1))):
+        raise InputError(f"{name} as yes or no", f"a {type(value).__name__}", f"write {name}=True or {name}=False")
+    return bool(value)
+
+
+def path_of(given: object, expected: str) -> Path:
+    """The path of a file or folder, from text or a path; what is neither is refused as not `expected`.
+
+    >>> path_of("a/b", "a folder").name
+    'b'
+    """
+    try:
+        return Path(given)  # type: ignore[arg-type] # what it does not take is refused
+    except TypeError:
+        raise InputError(expected, f"a {type(given).__name__}", "give text or a pathlib.Path") from None
 
 
 def table_name(name: object, option: str) -> str:
@@ -123,6 +146,8 @@ def split_names(text: str, option: str) -> tuple[str, ...]:
 
 def names_once(names: Iterable[str], option: str) -> tuple[str, ...]:
     """The names, each of them text and none twice: whoever writes one twice meant another."""
+    if not isinstance(names, Iterable):
+        raise InputError(f"{option}: names of columns as text", f"a {type(names).__name__}", "name the columns")
     found = tuple(names)
     seen: set[str] = set()
     for name in found:

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from adumbra.common.errors import InputError
 from adumbra.common.files import MOST_SCHEMA_BYTES, read_at_most, toml_document
-from adumbra.common.validation import finite, said, table_name, written
+from adumbra.common.validation import finite, path_of, said, table_name, written
 from adumbra.declare.column import COLUMN_KEYS, Column, heading, nearest, repeated, some_of, toml_text, type_name
 from adumbra.declare.guarantee import Unit
 from adumbra.declare.space import GRID, HALF, MOST_LEVELS, Block, Kind, Space
@@ -199,7 +199,7 @@ class Schema:
     @staticmethod
     def load(path: str | Path) -> Schema:
         """Read a schema file."""
-        place = Path(path)
+        place = path_of(path, "the path of a schema file")
         try:
             text = read_at_most(place, MOST_SCHEMA_BYTES, "a schema file").decode()
         except UnicodeDecodeError:
@@ -208,10 +208,10 @@ class Schema:
             raise InputError(
                 "a schema file", f"no file {place}", "draft one with `adumbra schema TABLE --out schema.toml`"
             ) from None
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a path with a null byte or half a surrogate pair is a ValueError
             raise InputError(
                 "a schema file that can be read",
-                f"{place}: {error.strerror}",
+                f"{place}: {getattr(error, 'strerror', None) or 'no path of a file'}",
                 "check the path and its permissions",
             ) from None
         return Schema.parse(text, place.parent)

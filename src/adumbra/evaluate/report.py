@@ -131,10 +131,8 @@ def evaluate_release(
         label=label,
         progress=progress or (lambda step, done, total: None),
     )
-    try:
+    with opened.reading():
         comparison = opened.kind.compare(opened.content, beside)
-    except LookupError:  # an array that is not there
-        raise opened.misfit() from None
     return Evaluation(
         notice=NOTICE,
         table=card.table,

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from adumbra.accounting.events import Event
 from adumbra.common.errors import InputError
 from adumbra.common.types import Reals
-from adumbra.common.validation import at_least, between, one_of, settle
+from adumbra.common.validation import at_least, between, finite, one_of, settle
 from adumbra.declare.guarantee import Neighbours, Relation, Unit
 from adumbra.declare.schema import Schema
 from adumbra.declare.space import GRID, Space
@@ -99,7 +99,7 @@ class PrincipalAxes:
         one_of(self.results, result=self.result)
         if self.components is not None:
             at_least(1, "give the number of components to keep", components=self.components)
-        if self.axes_share == 0:
+        if finite(self.axes_share) and self.axes_share == 0:
             raise InputError("axes_share > 0", "axes_share = 0", "give a share, or use lop with a public basis")
         between(0.0, 1.0, "give the share of the budget for the axes, for example 0.5", axes_share=self.axes_share)
 

@@ -20,6 +20,7 @@ from adumbra.common.interrupts import stop_if_asked
 from adumbra.common.plugins import library
 from adumbra.common.randomness import Coins
 from adumbra.common.types import Progress, Reals, silent
+from adumbra.common.validation import path_of, table_name, written
 from adumbra.jupa.model import KNOWN, JupaModel
 from adumbra.jupa.release_catalogue import release_kinds
 from adumbra.jupa.release_kind import ChargedRelease
@@ -28,6 +29,7 @@ from adumbra.releases.card import CardSeed, UtilityCard
 from adumbra.releases.folder import ReleaseFolder, UtilityFolder
 from adumbra.releases.signature import read_signing_key
 from adumbra.releases.staging import RowFiles, check_target, place_of, regrouped_frames, seal, staged
+from adumbra.request import ledger_of
 from adumbra.tables.read import open_table
 from adumbra.tables.table import Table
 
@@ -108,7 +110,7 @@ def apply_jupa(
     table: Any,
     out: str | Path | None = None,
     *,
-    ledger: Ledger | None = None,
+    ledger: Ledger | str | Path | None = None,
     csv: Csv = False,
     signing_key: str | Path | None = None,
     name: str | None = None,
@@ -121,7 +123,7 @@ def apply_jupa(
     * `model`: fitted, or its folder. `table`: the private records, a file or a frame; `delimiter` of a text file.
     * `out`: the folder to create; without it, it stays in a temporary place. `csv`: also write data.csv.
       `signing_key`: a file with an Ed25519 key to sign the card with. `name`: the table's, on card and ledger.
-    * `ledger`: where a release with differential privacy is charged; refused for others.
+    * `ledger`: where a release with differential privacy is charged, or the path of its file; refused for others.
     * `progress(step, done, total)` is called between batches; `tell` gets lines for the owner only: which columns had
       cells that are empty or unknown to the public table, which are never refused one by one.
 
@@ -137,16 +139,18 @@ def apply_jupa(
     form = csv_form(csv)
     key = None if signing_key is None else read_signing_key(signing_key)
     if out is not None:
-        check_target(Path(out))
+        check_target(path_of(out, "a folder to create, as text or path"))
+    if ledger is not None and not isinstance(fitted.step, ChargedRelease):
+        raise _nothing_to_charge(fitted)
+    book = ledger_of(ledger)
+    named = None if name is None else table_name(written("give a short name, patients say", name=name), "name")
     opened = open_table(table, delimiter=delimiter)
-    owner = _Owner(opened, name or opened.name, opened.count(), progress or silent, tell or _quiet)
+    owner = _Owner(opened, named or opened.name, opened.count(), progress or silent, tell or _quiet)
     with place_of(out) as target:
         if isinstance(fitted.step, ChargedRelease):
             job = _charged_job(fitted, fitted.step, owner)
-            pipeline.release(job, target, ledger=ledger, csv=form, signing_key=key, progress=owner.progress)
+            pipeline.release(job, target, ledger=book, csv=form, signing_key=key, progress=owner.progress)
             return ReleaseFolder.open(target)
-        if ledger is not None:
-            raise _nothing_to_charge(fitted)
         _publish(fitted, owner, target, form, key)
         return UtilityFolder.open(target)
 

@@ -21,6 +21,7 @@ from adumbra.common.files import MOST_CARD_BYTES, json_document, open_regular, r
 from adumbra.common.plugins import library
 from adumbra.common.randomness import Coins, CoinsLike, PublicSeed
 from adumbra.common.types import Integers, Progress, Reals, silent
+from adumbra.common.validation import path_of
 from adumbra.job import Job
 from adumbra.jupa.features import Features, Target
 from adumbra.jupa.ranks import Public
@@ -223,7 +224,7 @@ class JupaModel:
     @staticmethod
     def load(folder: str | Path) -> JupaModel:
         """Read a model back; it holds no code and no pickles."""
-        path = Path(folder)
+        path = path_of(folder, "a model, or its folder")
         remove_leftovers(path.absolute().parent)
         try:
             with open_regular(path / _MODEL) as file:

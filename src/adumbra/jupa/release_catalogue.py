@@ -35,13 +35,15 @@ def release_kinds() -> Mapping[str, type[JupaRelease]]:
     found: list[Any] = []
     for module in pkgutil.iter_modules(adumbra.jupa.release_kinds.__path__, "adumbra.jupa.release_kinds."):
         found += vars(importlib.import_module(module.name)).values()
-    own = {
-        value.name: value
-        for value in found
-        if isinstance(value, type) and issubclass(value, JupaRelease) and not inspect.isabstract(value)
-    }
-    kinds = with_offered(own, ENTRY_POINTS)
+    own = {value.name: value for value in found if _is_release(value)}
+    kinds = with_offered(own, ENTRY_POINTS, _is_release, "a dataclass derived from JupaRelease")
     return dict(sorted(kinds.items(), key=lambda item: (item[1].place, item[0])))
+
+
+def _is_release(value: Any) -> bool:
+    """Whether it is a kind of release with all its parts."""
+    derived = isinstance(value, type) and issubclass(value, JupaRelease) and not inspect.isabstract(value)
+    return derived and dataclasses.is_dataclass(value)
 
 
 def kind_named(name: str) -> type[JupaRelease]:

@@ -105,8 +105,15 @@ def kinds() -> Mapping[str, Kind[Any]]:
         for value in vars(importlib.import_module(module.name)).values():
             if isinstance(value, type) and issubclass(value, Kind) and not inspect.isabstract(value):
                 own[value.name] = value()
-    found = with_offered(own, GROUP)
+    found = with_offered(own, GROUP, _is_kind, "a whole Kind")
     return {name: value() if isinstance(value, type) else value for name, value in sorted(found.items())}
+
+
+def _is_kind(value: object) -> bool:
+    """Whether another package offers a kind, or a class that makes one."""
+    return isinstance(value, Kind) or (
+        isinstance(value, type) and issubclass(value, Kind) and not inspect.isabstract(value)
+    )
 
 
 def kind_named(name: str) -> Kind[Any]:

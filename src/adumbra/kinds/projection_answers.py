@@ -16,7 +16,7 @@ import polars as pl
 
 from adumbra.common.errors import InputError
 from adumbra.common.types import Integers, Reals
-from adumbra.common.validation import at_least, names_once
+from adumbra.common.validation import at_least, is_whole, names_once, said
 from adumbra.counting.tail_bounds import checked_mu
 from adumbra.declare import spelling
 from adumbra.declare.schema import Schema
@@ -69,7 +69,7 @@ class ProjectedAnswers:
 
         Unbiased, so close rows may well come out negative; clip only where a method insists.
         """
-        table = np.asarray(pairs, dtype=np.int64).reshape(-1, 2)
+        table = _pairs(pairs)
         self._check_rows(table)
         i, j = table[:, 0], table[:, 1]
         value = self._combined(i, j)
@@ -120,8 +120,11 @@ class ProjectedAnswers:
 
     def neighbours(self, row: int, k: int) -> pl.DataFrame:
         """The k rows that come out nearest to `row`: columns row, squared_distance, standard_error."""
-        if not 1 <= k < self.rows:
-            raise InputError(f"1 <= k < {self.rows}", f"k = {k}", "ask for fewer neighbours")
+        if not is_whole(k) or not 1 <= k < self.rows:
+            raise InputError(f"1 <= k < {self.rows}", f"k = {said(k)}", "ask for fewer neighbours")
+        if not is_whole(row):
+            raise InputError("a row by its number", f"row = {said(row)}", "rows are numbered from 0")
+        row, k = int(row), int(k)
         others = np.delete(np.arange(self.rows), self._check_rows(np.array([row]))[0])
         value = self._combined(np.full_like(others, row), others)
         best = np.argsort(value, kind="stable")[:k]
@@ -201,6 +204,8 @@ class ProjectedAnswers:
 
     def linear(self, weights: Mapping[str, float]) -> Estimate:
         """Mean over rows of `sum of weight * column`, for number and flag columns, in the table's own units."""
+        if not isinstance(weights, Mapping):
+            raise InputError("weights of columns, by name", f"a {type(weights).__name__}", 'write {"age": 1.0}')
         vector = np.zeros(self._space.width)
         offset = 0.0
         for name, given in weights.items():
@@ -354,3 +359,19 @@ class ProjectedAnswers:
             return 0.0, 1.0
         assert declared.low is not None and declared.high is not None
         return float(declared.low), float(declared.high)
+
+
+def _pairs(given: Any) -> Integers:
+    """Pairs of row numbers as two columns; what is no whole number is refused, not cut."""
+    try:
+        found = np.asarray(given)
+        if found.size % 2 or (found.size and found.dtype.kind not in "iuf") or not np.isfinite(found).all():
+            raise ValueError
+        whole = found.astype(np.int64)
+        if (whole != found).any():
+            raise ValueError
+    except (TypeError, ValueError):
+        raise InputError(
+            "pairs of row numbers", f"a {type(given).__name__} of something else", "write [(0, 1), (0, 2)], for example"
+        ) from None
+    return whole.reshape(-1, 2)

@@ -13,7 +13,7 @@ import numpy as np
 
 from adumbra.accounting.events import Event
 from adumbra.common.errors import InputError
-from adumbra.common.validation import at_least, one_of
+from adumbra.common.validation import at_least, finite, one_of, said
 from adumbra.declare.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.declare.schema import Schema
 from adumbra.families.challenge import Challenge
@@ -108,9 +108,9 @@ class CSM(OneMeasurement):
         one_of(_LAWS, noise=self.noise)
         check_dictionary(self.dictionary)
         at_least(1, "give at least one non-zero a column", nonzeros=self.nonzeros)
-        if self.ratio is not None and not 0 < self.ratio <= 1:
+        if self.ratio is not None and not (finite(self.ratio) and 0 < self.ratio <= 1):
             raise InputError(
-                "0 < ratio <= 1", f"ratio = {self.ratio}", "give the share of measurements, for example 0.4"
+                "0 < ratio <= 1", f"ratio = {said(self.ratio)}", "give the share of measurements, for example 0.4"
             )
         if self.atoms is not None:
             at_least(1, "look for at least one atom", atoms=self.atoms)

@@ -166,8 +166,18 @@ class Separable(LinearStrategy):
 
 def rebuilt(recipe: Mapping[str, Any]) -> LinearStrategy:
     """The strategy that wrote this recipe down."""
-    kind = STRATEGIES.get(recipe["strategy"])
+    named = recipe["strategy"]
+    kind = STRATEGIES.get(named) if isinstance(named, str) else None
     if kind is None:
-        raise LookupError(f"no strategy {recipe['strategy']!r}")
-    given = {field.name: recipe[field.name] for field in fields(kind)}  # type: ignore[arg-type] # all are dataclasses
-    return kind(**{n: tuple(int(i) for i in v) if isinstance(v, list | tuple) else int(v) for n, v in given.items()})
+        raise LookupError(f"no strategy {named!r}")
+    declared = fields(kind)  # type: ignore[arg-type] # all are dataclasses
+    return kind(**{field.name: _settled(field.name, field.type, recipe[field.name]) for field in declared})
+
+
+def _settled(name: str, declared: object, value: Any) -> Any:
+    """A value of a recipe in the declared type of its field: one number, or a list of them."""
+    listed = str(declared).startswith("tuple")
+    items = value if isinstance(value, list | tuple) else [value]
+    if listed != isinstance(value, list | tuple) or not all(type(item) is int for item in items):
+        raise LookupError(f"no {declared} for {name}")  # the recipe is of something else
+    return tuple(items) if listed else items[0]

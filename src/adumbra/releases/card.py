@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from adumbra.common.errors import InputError
 from adumbra.declare.guarantee import Neighbours, Relation, Unit
 
 __all__ = [
@@ -129,6 +130,15 @@ class Card(_Frozen):
     def neighbours(self) -> Neighbours:
         """Unit and relation as one value."""
         return Neighbours(Unit(self.unit), Relation(self.relation))
+
+    @model_validator(mode="after")
+    def _of_neighbours(self) -> Self:
+        """A unit and a relation that there are, and that go together: without them no epsilon has a meaning."""
+        try:
+            _ = self.neighbours
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        return self
 
 
 class UtilityCard(_Frozen):

@@ -27,6 +27,7 @@ from adumbra.common.errors import InputError, Refused
 from adumbra.common.files import MOST_CARD_BYTES, irregular, json_document, open_regular, remove_leftovers
 from adumbra.common.plugins import library
 from adumbra.common.shown import shown
+from adumbra.common.validation import path_of
 from adumbra.releases.card import CARD_FORMAT, FORMAT_1, UTILITY_FORMAT, UTILITY_FORMATS, Card, UtilityCard
 from adumbra.releases.card_page import card_markdown
 from adumbra.releases.format_1 import format_2
@@ -207,7 +208,10 @@ class _Folder:
                     problems.append(f"{shown(name)} is not the file the card was written for (sha256 differs)")
             except (OSError, ValueError):
                 problems.append(f"{shown(name)} is missing")
-        extra = sorted(p.name for p in self.path.iterdir() if p.name not in {*files, CARD, SIGNATURE})
+        try:
+            extra = sorted(p.name for p in self.path.iterdir() if p.name not in {*files, CARD, SIGNATURE})
+        except OSError as error:  # it was there when it was opened
+            return [f"the folder cannot be read any more ({error.strerror})"]
         return problems + [f"{shown(name)} is not part of the release" for name in extra]
 
     def _page(self) -> str:
@@ -283,7 +287,9 @@ class ReleaseFolder(_Folder):
         return found
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The public arrays."""
+        """The public arrays; none where the card lists no file of them, as for a mechanism that has none."""
+        if MODEL not in self.card.files:
+            return {}
         try:
             open_regular(self.path / MODEL).close()
             return load_arrays(self.path / MODEL)
@@ -314,7 +320,7 @@ class UtilityFolder(_Folder):
 
 def open_folder(path: str | Path) -> ReleaseFolder | UtilityFolder:
     """A release folder of either kind, by the format its card names."""
-    folder = Path(path)
+    folder = path_of(path, "a release folder")
     remove_leftovers(folder.absolute().parent)
     try:
         content = _content(folder / CARD, MOST_CARD_BYTES)

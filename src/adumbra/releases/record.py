@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -54,7 +55,9 @@ class ReleaseRecord(Protocol):
 class ReleaseInMemory:
     """A release that was made in this process and not written yet.
 
-    Its card lists no files, because there are none; they are hashed, and the card signed, when it is saved.
+    Its card lists no files, because there are none; they are hashed, and the card signed, when it is saved. What is
+    saved is what was published: the text of the card as it then was, and arrays that cannot be written to. Whoever
+    edits the dictionaries of `card` edits his own copy of the statement.
     """
 
     card: Card
@@ -65,6 +68,20 @@ class ReleaseInMemory:
     """SVG texts by file name."""
     csv: Csv = False
     """Whether and how a data.csv will be written beside the rows."""
+    _stated: str = field(init=False, repr=False)
+    """The card's text at publication."""
+
+    def __post_init__(self) -> None:
+        public = {name: np.array(array) for name, array in self.public.items()}
+        for array in public.values():
+            array.flags.writeable = False
+        object.__setattr__(self, "public", MappingProxyType(public))
+        object.__setattr__(self, "pictures", MappingProxyType(dict(self.pictures)))
+        object.__setattr__(self, "_stated", self.card.model_dump_json())
+
+    def as_published(self) -> Card:
+        """The card as it was when the release was made, whatever became of `card` since."""
+        return Card.model_validate_json(self._stated)
 
     def table(self) -> pl.DataFrame:
         """The released rows."""

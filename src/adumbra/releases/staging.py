@@ -281,4 +281,4 @@ def save_release(release: ReleaseInMemory, target: Path, signing_key: Ed25519Pri
             for frame in release.rows.iter_slices(_ROWS) if release.rows.height else [release.rows]:
                 files.write(frame)
         write_arrays(folder, release.public, release.pictures)
-        return ReleaseFolder(place, *seal(folder, place, release.card, signing_key))
+        return ReleaseFolder(place, *seal(folder, place, release.as_published(), signing_key))

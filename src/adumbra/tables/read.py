@@ -67,6 +67,8 @@ def open_table(source: Any, *, delimiter: str | None = None) -> Table:
     >>> open_table(pl.DataFrame({"age": [34, 51]})).count()
     2
     """
+    if delimiter is not None and not isinstance(delimiter, str):
+        raise InputError("a delimiter of one character", f"a {type(delimiter).__name__}", 'write delimiter=";"')
     if delimiter in ("tab", "\\t"):
         delimiter = "\t"
     if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'):

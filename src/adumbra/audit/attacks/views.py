@@ -15,7 +15,7 @@ import polars as pl
 
 from adumbra.common.errors import AdumbraError, InputError
 from adumbra.common.randomness import PublicSeed
-from adumbra.common.types import Reals
+from adumbra.common.types import Integers, Reals
 from adumbra.declare.guarantee import Promise
 from adumbra.declare.schema import Schema
 from adumbra.declare.space import Space
@@ -54,17 +54,24 @@ def views(release: Release, rows: int, reference: Reals, mechanism: Mechanism | 
     content = release.content
     schema, space = space_of(content.card)
     measured = partial(measured_sums, content.card, content.arrays(), rows, mechanism)
-    try:
+    with release.reading():
         found = release.kind.views(content, Sight(schema, space, rows, reference, measured))
-    except LookupError:  # an array that is not there
-        raise release.misfit() from None
     if not found:
         raise InputError(
             "a release that says something about single rows, to attack it by",
             f"one of {content.card.mechanism} ({release.kind.name}), of which no row can be distinguished from another",
             "give the mechanism with its options, if its card does not name them all; else there is nothing to attack",
         )
-    return found
+    return {name: partial(_scored, release, view) for name, view in found.items()}
+
+
+def _scored(release: Release, view: View, rows: Reals, places: Integers) -> Reals:
+    """The scores of a view, which reads arrays and rows of the release no sooner than it is asked."""
+    with release.reading():
+        scores = np.asarray(view(rows, places))
+        if scores.shape != (len(rows),) or scores.dtype.kind not in "fi":
+            raise TypeError("no score for each row")
+        return scores
 
 
 class _Replay:
