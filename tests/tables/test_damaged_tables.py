@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 import zipfile
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -251,7 +252,8 @@ def test_a_model_that_claims_too_much_is_an_error_of_ours(tmp_path):
     with zipfile.ZipFile(tmp_path / "model.npz", "w") as archive:
         archive.writestr("a.npy", claimed((10**10,), b""))
     with pytest.raises(InputError, match=r"readable model\.npz"):
-        ReleaseFolder(tmp_path, None, "").arrays()  # type: ignore[arg-type] # no card is looked at
+        card = SimpleNamespace(files={"model.npz": ""})
+        ReleaseFolder(tmp_path, card, "").arrays()  # type: ignore[arg-type] # no more of a card is looked at
 
 
 # ---- panics

@@ -10,6 +10,11 @@ load is handled like any other.
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before the rest is loaded, as the installed command does
+    from adumbra.cli.start import leave_quietly
+
+    leave_quietly()
+
 import contextlib
 import faulthandler
 import io
@@ -72,11 +77,6 @@ def silence() -> None:
     os.close(nowhere)
     sys.stderr = stream
 
-
-if __name__ == "__main__":  # before the rest is loaded, as the installed command does
-    from adumbra.cli.start import leave_quietly
-
-    leave_quietly()
 
 _INTERRUPTED = 130
 

@@ -313,6 +313,8 @@ class _Reading:
     def __iter__(self) -> Iterator[Reals]:
         for batch in self._rows._for_the_meter():
             self._seen += len(batch)
+            if self._seen > self._rows.count:
+                raise self._changed()
             if self._same is not None:
                 self._same.saw(batch)
             yield batch
@@ -320,11 +322,12 @@ class _Reading:
     def check_complete(self) -> None:
         """Refuse a table that changed since it was counted, and an engine that did not read all of it."""
         if self._seen != self._rows.count or (self._same is not None and not self._same.done()):
-            raise InputError(
-                "the rows seen before the release",
-                "other rows while reading again",
-                "the table changed while it was read; keep it still and release again",
-            )
+            raise self._changed()
+
+    @staticmethod
+    def _changed() -> InputError:
+        still = "the table changed while it was read; keep it still and release again"
+        return InputError("the rows seen before the release", "other rows while reading again", still)
 
 
 class _Noised:
