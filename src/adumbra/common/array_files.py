@@ -1,4 +1,4 @@
-"""Arrays and frames out of files that somebody else may have written: no pickles, and errors of one kind.
+"""Arrays and frames in files, which somebody else may have written: no pickles, and errors of one kind.
 
 A few bytes can claim a million million numbers, and a packed file can hold them. So an array is only read if its head
 claims just what follows it; packed arrays, which adumbra never writes, are refused.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from tokenize import TokenError
 from typing import IO, Any
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from adumbra.common.errors import InputError, is_panic
 
-__all__ = ["load_array", "load_arrays", "load_frame", "read_matrix"]
+__all__ = ["load_array", "load_arrays", "load_frame", "read_matrix", "save_arrays"]
 
 
 _MALFORMED = (SyntaxError, TokenError, TypeError, KeyError, EOFError, OverflowError, RecursionError, MemoryError)
@@ -46,6 +47,15 @@ def load_arrays(file: Path) -> dict[str, NDArray[Any]]:
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OverflowError) as error:
         raise ValueError("no .npz file that numpy writes") from error
     return arrays
+
+
+def save_arrays(file: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays under their names to a .npz file, unpacked (noise does not compress) and never as pickles."""
+    # one by one: `np.savez` of older versions takes `allow_pickle` for the name of an array
+    with zipfile.ZipFile(file, "w") as packed:
+        for name, array in arrays.items():
+            with packed.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                npy.write_array(member, np.asarray(array), allow_pickle=False)
 
 
 def load_frame(file: Path) -> pl.DataFrame:

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from adumbra.common.array_files import load_arrays, load_frame
+from adumbra.common.array_files import load_arrays, load_frame, save_arrays
 from adumbra.common.csv_forms import write_parquet
 from adumbra.common.errors import InputError
 from adumbra.common.files import MOST_CARD_BYTES, json_document, open_regular, remove_leftovers
@@ -200,7 +200,7 @@ class JupaModel:
         target = Path(folder)
         arrays = self.step.arrays() | {"known": self.known}
         with staged(target, numbers=sum(a.size for a in arrays.values()), csv=False) as (partial, place):
-            np.savez(partial / _ARRAYS, allow_pickle=False, **arrays)
+            save_arrays(partial / _ARRAYS, arrays)
             content = {
                 "format": FORMAT,
                 "library": library(),

@@ -17,12 +17,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, TypeVar
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from adumbra.common.array_files import save_arrays
 from adumbra.common.csv_forms import Csv, write_csv
 from adumbra.common.errors import InputError
 from adumbra.common.files import claim_folder, partial_beside, sync
@@ -217,8 +217,7 @@ def _no_place(target: Path, error: Exception) -> InputError:
 def write_arrays(folder: Path, arrays: Mapping[str, Any], pictures: Mapping[str, str]) -> None:
     """Write the public `arrays` of a release, if it has any, and its `pictures` by file name, into `folder`."""
     if arrays:
-        # noise does not compress
-        np.savez(folder / MODEL, allow_pickle=False, **arrays)
+        save_arrays(folder / MODEL, arrays)
     for name, picture in pictures.items():
         (folder / name).write_text(picture, encoding="utf-8")
 
