@@ -21,7 +21,7 @@ from adumbra.jupa.learning.kernel_features import FEATURE_KERNELS, KernelMap, ke
 from adumbra.jupa.ranks import Arrays, Public, under
 from adumbra.jupa.release_kind import JupaRelease, option
 
-__all__ = ["ProjectingRelease", "Subspace"]
+__all__ = ["Projected", "ProjectingRelease", "Subspace"]
 
 _FOR_PROJECTIONS = {
     "components": ("jupa", "dca", "mdr", "ruca", "pca", "random"),
@@ -135,6 +135,30 @@ class Subspace:
             FittedProjection.from_arrays(under("projection.", arrays)),
             KernelMap.from_arrays(kernel) if kernel else None,
         )
+
+
+class Projected:
+    """What every fitted kind has that projects a record first; for the one it is mixed into."""
+
+    subspace: Subspace
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """One for each component."""
+        return self.subspace.columns
+
+    @property
+    def directions(self) -> Reals:
+        """Of the projection."""
+        return self.subspace.projection.matrix
+
+    def unperturbed(self, rows: Reals) -> Reals:
+        """The projected record."""
+        return self.subspace.apply(rows)
+
+    def arrays(self) -> Arrays:
+        """As plain arrays."""
+        return self.subspace.arrays()
 
 
 def _weights(name: str, given: object) -> tuple[float, ...]:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from adumbra.common.randomness import CoinsLike
 from adumbra.common.types import Integers, Progress, Reals
-from adumbra.jupa.projecting import ProjectingRelease, Subspace
-from adumbra.jupa.ranks import Arrays, Public
+from adumbra.jupa.projecting import Projected, ProjectingRelease, Subspace
+from adumbra.jupa.ranks import Public
 from adumbra.jupa.release_kind import NO_DP, FittedRelease, JupaRelease, Outcome, PictureMark, Statement
 
 __all__ = ["Coarse", "FittedCoarse"]
@@ -62,33 +62,15 @@ class Coarse(ProjectingRelease):
 
 
 @dataclass(frozen=True, eq=False)
-class FittedCoarse(FittedRelease):
+class FittedCoarse(Projected, FittedRelease):
     """The projected record, as it is."""
 
     kind: Coarse
     subspace: Subspace
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """One for each component."""
-        return self.subspace.columns
-
-    @property
-    def directions(self) -> Reals:
-        """Of the projection."""
-        return self.subspace.projection.matrix
-
-    def unperturbed(self, rows: Reals) -> Reals:
-        """The same."""
-        return self.subspace.apply(rows)
-
     def apply(self, rows: Reals, privacy: Integers | None, coins: CoinsLike, progress: Progress | None) -> Outcome:
         """Project the `rows`; `privacy`, `coins` and `progress` have no part in it."""
         return Outcome(self.subspace.apply(rows), np.arange(len(rows)))
-
-    def arrays(self) -> Arrays:
-        """As plain arrays."""
-        return self.subspace.arrays()
 
     def statement(self, utilities: int, privacies: int) -> Statement:
         """Nothing is promised."""

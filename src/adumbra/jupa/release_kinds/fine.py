@@ -15,7 +15,7 @@ from adumbra.common.types import Integers, Progress, Reals
 from adumbra.common.validation import at_least, positive
 from adumbra.jupa.learning.kernel_choice import fit_fine_step
 from adumbra.jupa.learning.mmd import KERNELS, FineStep
-from adumbra.jupa.projecting import ProjectingRelease, Subspace
+from adumbra.jupa.projecting import Projected, ProjectingRelease, Subspace
 from adumbra.jupa.ranks import Arrays, Public, under
 from adumbra.jupa.release_kind import NO_DP, FittedRelease, JupaRelease, Outcome, PictureMark, Statement, option
 
@@ -89,27 +89,13 @@ class Fine(ProjectingRelease):
 
 
 @dataclass(frozen=True, eq=False)
-class FittedFine(FittedRelease):
+class FittedFine(Projected, FittedRelease):
     """The projected record, moved until its label by equation (10) is a class drawn at random."""
 
     kind: Fine
     subspace: Subspace
     step: FineStep
     classes: int
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """One for each component."""
-        return self.subspace.columns
-
-    @property
-    def directions(self) -> Reals:
-        """Of the projection."""
-        return self.subspace.projection.matrix
-
-    def unperturbed(self, rows: Reals) -> Reals:
-        """The projected record."""
-        return self.subspace.apply(rows)
 
     def apply(self, rows: Reals, privacy: Integers | None, coins: CoinsLike, progress: Progress | None) -> Outcome:
         """Project the `rows` and move each to a class that `coins` draw; `progress` follows the moves.

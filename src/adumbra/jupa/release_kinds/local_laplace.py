@@ -13,8 +13,8 @@ from adumbra.common.types import Progress, Reals
 from adumbra.common.validation import positive
 from adumbra.job import Job
 from adumbra.jupa import local
-from adumbra.jupa.projecting import ProjectingRelease, Subspace
-from adumbra.jupa.ranks import Arrays, Public
+from adumbra.jupa.projecting import Projected, ProjectingRelease, Subspace
+from adumbra.jupa.ranks import Public
 from adumbra.jupa.release_kind import (
     ChargedRelease,
     JupaRelease,
@@ -68,30 +68,16 @@ class LocalLaplace(ProjectingRelease):
 
 
 @dataclass(frozen=True, eq=False)
-class FittedLocalLaplace(ChargedRelease):
+class FittedLocalLaplace(Projected, ChargedRelease):
     """The projected record; the noise is the meter's."""
 
     kind: LocalLaplace
     subspace: Subspace
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """One for each component."""
-        return self.subspace.columns
-
-    @property
-    def directions(self) -> Reals:
-        """Of the projection."""
-        return self.subspace.projection.matrix
-
-    @property
     def made_by(self) -> str:
         """The projection."""
         return self.kind.projection
-
-    def unperturbed(self, rows: Reals) -> Reals:
-        """The projected record."""
-        return self.subspace.apply(rows)
 
     def job(self, batches: Callable[[], Iterator[Reals]], records: int, name: str, made_by: str | None = None) -> Job:
         """Noise for a box of `clip` deviations each way.
@@ -100,10 +86,6 @@ class FittedLocalLaplace(ChargedRelease):
         """
         projected = local.ProjectedTable(batches, records, self.columns, self.kind.clip)
         return local.job_for(projected, self.kind.epsilon or 0.0, name, made_by)
-
-    def arrays(self) -> Arrays:
-        """As plain arrays."""
-        return self.subspace.arrays()
 
     def bound(self) -> None:
         """Not of the projection; that of the noise is in the statement."""

@@ -16,7 +16,7 @@ from adumbra.common.types import Integers, Progress, Reals
 from adumbra.common.validation import positive
 from adumbra.jupa.features import Target
 from adumbra.jupa.learning.classifiers import fit_public_model, out_of_fold
-from adumbra.jupa.projecting import ProjectingRelease, Subspace
+from adumbra.jupa.projecting import Projected, ProjectingRelease, Subspace
 from adumbra.jupa.ranks import Arrays, CrossFitted, Equaliser, Public, under
 from adumbra.jupa.release_kind import (
     NO_DP,
@@ -190,7 +190,7 @@ class Resample(ProjectingRelease):
 
 
 @dataclass(frozen=True, eq=False)
-class FittedResample(FittedRelease):
+class FittedResample(Projected, FittedRelease):
     """A public record of the predicted utility class and of a privacy class drawn without looking, or nearly so."""
 
     kind: Resample
@@ -214,11 +214,6 @@ class FittedResample(FittedRelease):
         if not self.kind.whole:
             return self.subspace.columns
         return tuple(f"x{i + 1}" for i in range(self.public_rows.shape[1]))
-
-    @property
-    def directions(self) -> Reals:
-        """Of the projection."""
-        return self.subspace.projection.matrix
 
     @property
     def whole_records(self) -> Integers | None:
