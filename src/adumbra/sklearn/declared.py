@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,16 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
+from adumbra import Release, api
 from adumbra.common.errors import InputError
+from adumbra.common.randomness import PublicSeed
 from adumbra.common.types import Reals
 from adumbra.declare.column import Column
+from adumbra.declare.guarantee import Budget
 from adumbra.declare.schema import Schema, TableInfo
+from adumbra.families.contract import Mechanism
 
-__all__ = ["DeclaredRows", "declared_schema", "stand_in"]
+__all__ = ["DeclaredRows", "Settled", "declared_schema", "stand_in"]
 
 
 # How messages of scikit-learn begin that name shapes, column names or types. Others may quote cells (text that is
@@ -30,6 +35,16 @@ _NO_CELLS = (
 
 class _NotATable(InputError, ValueError):
     """Bad rows; a ValueError too, since that is what callers of an estimator catch."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What `fit` settled, all of it public. Parameters set afterwards wait for the next `fit`."""
+
+    schema: Schema
+    budget: Budget
+    seed: PublicSeed | str | int | None
+    row_bound: float | None
 
 
 class DeclaredRows(
@@ -61,6 +76,19 @@ class DeclaredRows(
         names = [str(name) for name in getattr(self, "feature_names_in_", ())]
         usable = bool(names) and all(names) and len(set(names)) == len(names)
         return names if usable else [f"x{i}" for i in range(self.n_features_in_)]
+
+    def _release(self, rows: Reals, terms: Settled, mechanism: Mechanism, budget: Budget) -> Release:
+        """Release `rows` in memory by a `mechanism` under a `budget`, on the `terms` of the last `fit`."""
+        return api.release(
+            rows,
+            terms.schema,
+            mechanism,
+            budget,
+            ledger=self.ledger,
+            seed=terms.seed,
+            row_bound=terms.row_bound,
+            name=self.table_name,
+        )
 
     @property
     def _n_features_out(self) -> int:

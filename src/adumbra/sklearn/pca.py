@@ -27,7 +27,6 @@ from adumbra.common.randomness import PublicSeed
 from adumbra.common.types import Reals
 from adumbra.common.validation import one_of, positive
 from adumbra.declare.guarantee import DEFAULT_DELTA, Budget, Relation, Unit
-from adumbra.declare.schema import Schema
 from adumbra.declare.space import GRID
 from adumbra.ledger.ledger import Ledger
 from adumbra.mechanisms.analyze_gauss import AnalyzeGauss
@@ -35,7 +34,7 @@ from adumbra.mechanisms.lip import LIP
 from adumbra.mechanisms.lop import LOP, GivenAxes
 from adumbra.mechanisms.power_method import PowerMethod
 from adumbra.releases.card import Card
-from adumbra.sklearn.declared import DeclaredRows, declared_schema, stand_in
+from adumbra.sklearn.declared import DeclaredRows, Settled, declared_schema, stand_in
 
 __all__ = ["PrivatePCA"]
 
@@ -46,17 +45,13 @@ SAME, PRIVATE, PUBLIC = "same", "private", "public"
 
 
 @dataclass(frozen=True)
-class _Terms:
-    """What `fit` settled, all of it public. Parameters set afterwards wait for the next `fit`."""
+class _Terms(Settled):
+    """Those of the axes, and of rows along them."""
 
-    schema: Schema
     axes: Axes
-    budget: Budget
     rows_epsilon: float | None
     """Epsilon of a release of rows; None where they must not be released."""
     public_rows: bool
-    seed: PublicSeed | str | int | None
-    row_bound: float | None
 
     @property
     def rows_budget(self) -> Budget:
@@ -230,12 +225,12 @@ class PrivatePCA(DeclaredRows):
             )
         return _Terms(
             declared_schema(self._columns(), self.low, self.high),
-            self._axes(),
             Budget(float(self.epsilon), float(self.delta), Unit.ROW, Relation(self.relation)),
-            rows_epsilon(self),
-            self.transform_rows == PUBLIC,
             self.seed,
             None if self.row_bound is None else float(self.row_bound),
+            self._axes(),
+            rows_epsilon(self),
+            self.transform_rows == PUBLIC,
         )
 
     def _axes(self) -> Axes:
@@ -266,16 +261,7 @@ class PrivatePCA(DeclaredRows):
     def _fit(self, rows: Reals, terms: _Terms) -> None:
         # a budget that rows cannot have is refused before the axes are paid for (at most 40 are chosen unasked)
         planned = self._planned(terms, LOP("dct", terms.axes.components or min(self.n_features_in_, 40)))
-        done = api.release(
-            rows,
-            terms.schema,
-            terms.axes,
-            terms.budget,
-            ledger=self.ledger,
-            seed=terms.seed,
-            row_bound=terms.row_bound,
-            name=self.table_name,
-        )
+        done = self._release(rows, terms, terms.axes, terms.budget)
         arrays, found = done.arrays, done.facts
         low, high = (np.array([getattr(c, end) for c in terms.schema.columns]) for end in ("low", "high"))
         self._terms = terms
@@ -318,16 +304,7 @@ class PrivatePCA(DeclaredRows):
 
     def _released(self, rows: Reals) -> Reals:
         terms = self._terms
-        done = api.release(
-            rows,
-            terms.schema,
-            self._basis(),
-            terms.rows_budget,
-            ledger=self.ledger,
-            seed=terms.seed,
-            row_bound=terms.row_bound,
-            name=self.table_name,
-        )
+        done = self._release(rows, terms, self._basis(), terms.rows_budget)
         self._last_card.append(done.card)
         return np.ascontiguousarray(done.table.to_numpy(), dtype=np.float64)
 

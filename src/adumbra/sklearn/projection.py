@@ -27,24 +27,19 @@ from adumbra.common.randomness import PublicSeed
 from adumbra.common.types import Reals
 from adumbra.common.validation import one_of
 from adumbra.declare.guarantee import DEFAULT_DELTA, Budget, Relation, Unit
-from adumbra.declare.schema import Schema
 from adumbra.ledger.ledger import Ledger
 from adumbra.mechanisms.dppro import DPPro
 from adumbra.releases.card import Card
-from adumbra.sklearn.declared import DeclaredRows, declared_schema, stand_in
+from adumbra.sklearn.declared import DeclaredRows, Settled, declared_schema, stand_in
 
 __all__ = ["DPProTransformer"]
 
 
 @dataclass(frozen=True)
-class _ProjectionTerms:
-    """What `fit` settled, all of it public. Parameters set afterwards wait for the next `fit`."""
+class _ProjectionTerms(Settled):
+    """Those of the projection."""
 
-    schema: Schema
     mechanism: DPPro
-    budget: Budget
-    seed: PublicSeed
-    row_bound: float | None
 
 
 class DPProTransformer(DeclaredRows):
@@ -128,9 +123,9 @@ class DPProTransformer(DeclaredRows):
         if rows is None:  # DPPro asks nothing else
             raise TypeError("a projection is a row map")
         chosen = DPPro(rows.dimension, projection=self.projection)
-        self._terms = _ProjectionTerms(schema, chosen, budget, plan.job.setting.seed, row_bound)
+        self._terms = _ProjectionTerms(schema, budget, plan.job.setting.seed, row_bound, chosen)
         self._last_card = deque(maxlen=1)
-        self.seed_ = self._terms.seed.hex
+        self.seed_ = plan.job.setting.seed.hex
         self.matrix_ = rows.matrix * rows.step
         self.sigma_ = noise.event.sd
         return self
@@ -143,16 +138,7 @@ class DPProTransformer(DeclaredRows):
         check_is_fitted(self)
         rows = self._checked(X, reset=False)
         terms = self._terms
-        done = api.release(
-            rows,
-            terms.schema,
-            terms.mechanism,
-            terms.budget,
-            ledger=self.ledger,
-            seed=terms.seed,
-            row_bound=terms.row_bound,
-            name=self.table_name,
-        )
+        done = self._release(rows, terms, terms.mechanism, terms.budget)
         self._last_card.append(done.card)
         return np.ascontiguousarray(done.table.to_numpy(), dtype=np.float64)
 
