@@ -227,7 +227,7 @@ def _fallback(column: Column) -> int | None:
         return HALF if column.missing else -HALF
     low, high = cast(float, column.low), cast(float, column.high)
     width = high - low
-    return max(-HALF, min(HALF, round((cast(float, column.missing) - (low + width / 2)) / width * GRID)))
+    return max(-HALF, min(HALF, round((cast(float, column.missing) - (low + width / 2)) / width * GRID))) or 1
 
 
 def _levels(column: Column) -> int | None:

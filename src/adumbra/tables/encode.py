@@ -142,7 +142,7 @@ def encode(frame: pl.DataFrame | NDArray[Any], schema: Schema) -> Encoded:
 
     >>> schema = Schema.parse('[columns.age]\\nkind = "number"\\nlow = 0\\nhigh = 100')
     >>> encode(pl.DataFrame({"age": ["0", "50", "", "1e999"]}), schema).values.ravel().tolist()
-    [-32768.0, 0.0, 0.0, 32768.0]
+    [-32768.0, 1.0, 0.0, 32768.0]
     """
     layout = _Layout.of(schema)
     every = layout.every
@@ -288,7 +288,7 @@ def _number(series: pl.Series, column: Column, out: NDArray[np.float64]) -> Repa
     number = np.clip(number, low, high)
     width = high - low
     steps = np.rint((number - (low + width / 2)) / width * GRID)
-    out[:] = np.clip(steps, -HALF, HALF)
+    out[:] = np.where(steps == 0, 1.0, np.clip(steps, -HALF, HALF))  # 0 is for cells that are not there
     if fallback is None:
         out[lost] = 0.0
     return Repairs(*_split(series, lost), clipped)
