@@ -158,7 +158,7 @@ class Column:
         return self.cells.width if self.measured else 0
 
     @property
-    def value_type(self) -> type[Any]:
+    def value_type(self) -> Any:
         """Type of a category's values."""
         return type(self.values[0])
 

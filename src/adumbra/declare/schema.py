@@ -255,7 +255,8 @@ def _column(name: Any, fields: Any) -> Column:
             f"write {heading(str(name))} and its keys below",
         )
     _only_known(fields, COLUMN_KEYS, f"column {name!r}")
-    return Column(name, **{key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()})
+    given: dict[str, Any] = {k: tuple(value) if isinstance(value, list) else value for k, value in fields.items()}
+    return Column(name, **given)
 
 
 def _no_column_on_top(data: Mapping[str, Any]) -> None:

@@ -197,7 +197,7 @@ def _cells(
 
 
 def _without_blanks(series: pl.Series, column: Column, blank_words: tuple[Value, ...]) -> pl.Series:
-    """The cells, empty where one holds a declared word (or number) for that; a declared value is a value all the same."""
+    """The cells, empty where one holds a word or number for that; a declared value is a value all the same."""
     declared = {key(value) for value in column.values}
     words = tuple(dict.fromkeys(str(w) for w in (*column.blank, *blank_words) if key(w) not in declared))
     if not words:

@@ -1,4 +1,4 @@
-"""Decoded rows as a release has them: what follows from other columns beside them, fresh ids, declared types, in order."""
+"""Decoded rows as a release has them: with what follows from other columns, fresh ids, declared types, in order."""
 
 from __future__ import annotations
 
@@ -65,5 +65,5 @@ def _ids(column: Column, first: int, rows: int) -> pl.Series:
             parts.append(pl.Series(list(_LETTERS)).gather(letter))
         else:
             parts.append(sign)
-    pieces = [pl.lit(part) if isinstance(part, str) else pl.lit(part) for part in reversed(parts)]
+    pieces = [pl.lit(part) for part in reversed(parts)]
     return pl.select(pl.concat_str(pieces)).to_series() if rows else pl.Series([], dtype=pl.String)

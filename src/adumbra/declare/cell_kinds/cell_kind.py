@@ -116,7 +116,7 @@ class CellKind(ABC):
 
     @property
     def linear(self) -> bool:
-        """Whether grid steps rise with the numbers of `range` in a straight line, so that means can be read from them."""
+        """Whether grid steps rise with the numbers of `range` in a straight line, so that means can be read off."""
         return self.range is not None
 
     @abstractmethod

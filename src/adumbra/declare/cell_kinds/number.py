@@ -161,7 +161,7 @@ class Number(CellKind):
     def numbers(self, codes: Reals) -> Reals:
         """The numbers at these grid steps (no nan)."""
         if self.levels is not None and self.step is not None:
-            return self._on_step(self.low + self.step * level_at(codes, self.levels))
+            return self._on_step(np.asarray(self.low + self.step * level_at(codes, self.levels), dtype=np.float64))
         share = np.clip(codes, -HALF, HALF) / GRID + 0.5
         width = self.high - self.low
         if self.linear:
