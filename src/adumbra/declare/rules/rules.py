@@ -167,6 +167,10 @@ class Rules:
             found.append(disagrees(step, work) if own else pl.repeat(False, len(frame), eager=True))
         return pl.DataFrame([one.alias(text) for one, text in zip(found, self.texts(), strict=True)])
 
+    def prepared(self, frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+        """Columns of a frame, each in the one type that rules are applied to."""
+        return prepared(frame, [self.columns[name] for name in names])
+
     def work(self, frame: pl.DataFrame, anew: frozenset[str] = frozenset()) -> pl.DataFrame:
         """The columns that rules read, prepared; those that are not in the frame, or are `anew`, are computed."""
         own = self.needs() - anew - (self.unmeasured - set(frame.columns))
