@@ -189,7 +189,8 @@ def narrowed(schema: Schema, mechanism: Any) -> Schema:
     forms: set[Any] = set()
     kept, width = [], 0
     for column in schema.measured:
-        form = (column.kind, column.step, column.missing is None, column.values and column.value_type)
+        steps = (column.integer, column.step, column.decimals, column.scale)
+        form = (column.kind, steps, column.missing is None, column.values and column.value_type)
         if column.name in named or column.role == "label" or form not in forms or width + column.width <= _WIDTH // 2:
             kept.append(column.name)
             width += column.width
