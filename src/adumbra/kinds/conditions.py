@@ -3,6 +3,9 @@
 CSV has a row for each term: `query` (rows of one name add up), `weight`, and for a column of the domain NAME (a value)
 or NAME_from and NAME_to (both included; either may be left out). An empty field sets no condition.
 
+What is missing in a column is asked for with NAME= in a condition, null in JSON (None in Python), and anywhere with the
+word (missing), unless that is a declared value. No range holds it.
+
 JSON has {"queries": [...]}, each with a `name` and either `where` (with a `weight`), `terms` (a list of those), or
 `cells`: a weight for every cell, in the order of the release's table.
 """
@@ -23,11 +26,23 @@ from adumbra.common.files import json_document, read_at_most
 from adumbra.common.types import Reals
 from adumbra.common.validation import finite, said
 from adumbra.counting.workload import Workload
+from adumbra.declare.column import Column
 from adumbra.queries.domain import Domain
 
-__all__ = ["DenseQuery", "Queries", "box_of", "checked_weight", "condition", "read_queries", "with_condition"]
+__all__ = [
+    "MISSING",
+    "DenseQuery",
+    "Queries",
+    "box_of",
+    "checked_weight",
+    "condition",
+    "read_queries",
+    "with_condition",
+]
 
 
+MISSING = "(missing)"
+"""What is missing, in a condition and for people."""
 _KEYS = {"name", "where", "weight", "terms", "cells"}
 _LARGEST_WEIGHT, _SMALLEST_WEIGHT = 1e100, 1e-100
 """Beyond these the square of a weight, which a standard error needs, is no float any more."""
@@ -60,10 +75,11 @@ class _Term:
 
 
 def condition(text: str) -> tuple[str, str]:
-    """COLUMN=VALUE or COLUMN=LOW..HIGH, taken apart."""
+    """COLUMN=VALUE or COLUMN=LOW..HIGH, or COLUMN= for what is missing, taken apart."""
     column, equals, value = text.partition("=")
     if not equals or not column:
-        raise InputError("--where COLUMN=VALUE or COLUMN=LOW..HIGH", f"{text!r}", "put = between them")
+        expected = "--where COLUMN=VALUE or COLUMN=LOW..HIGH (COLUMN= for what is missing)"
+        raise InputError(expected, f"{text!r}", "put = between them")
     return column, value
 
 
@@ -92,7 +108,7 @@ def box_of(domain: Domain, where: Mapping[str, Any]) -> tuple[Reals, Reals]:
     """Positions on every axis of the cells that fulfil all conditions.
 
     A condition is a value, or a range: a pair (low, high), or "low..high" for a number. An end that is None or left out
-    is that of the column.
+    is that of the column. None, "" and "(missing)" ask for what is missing.
     """
     low, high = np.zeros(len(domain.shape)), np.array(domain.shape, dtype=np.float64)
     for name, wanted in where.items():
@@ -109,6 +125,8 @@ def _snapped(position: float) -> float:
 
 def _positions(domain: Domain, name: str, axis: int, wanted: Any) -> tuple[float, float]:
     column = domain.columns[axis]
+    if wanted is None or (isinstance(wanted, str) and _is_missing(wanted, column)):
+        return domain.absent(name)
     if isinstance(wanted, str) and column.kind == "number" and ".." in wanted:
         ends = wanted.split("..")
         if len(ends) != 2:
@@ -131,6 +149,10 @@ def _positions(domain: Domain, name: str, axis: int, wanted: Any) -> tuple[float
             f"a range of {name}, which was counted in bins", f"the single value {wanted}", f"write {name}=LOW..HIGH"
         )
     return domain.value(name, _text(wanted))
+
+
+def _is_missing(text: str, column: Column) -> bool:
+    return text.strip() in ("", MISSING) and text.strip() not in column.values
 
 
 def _text(value: Any) -> str:

@@ -68,5 +68,5 @@ class Hierarchical(LeastSquares):
         """A tree along each column."""
         domain = self.domain(setting)
         if self.branching is not None:
-            return Tree(domain.shape, min(self.branching, max(2, *domain.shape)), domain.unordered)
+            return Tree(domain.shape, min(self.branching, max(2, *domain.shape)), domain.unordered, domain.apart)
         return best_strategy(Tree, domain, lambda tree: setting.preview(1.0, HistogramQuery(domain.groups, tree)))

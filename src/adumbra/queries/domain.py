@@ -1,5 +1,7 @@
 """A domain: the cells of one declared column, or of a cross-product of several, and where a value falls in them.
 
+A column that keeps empty cells has one more cell, the last, for what is missing, so that every row is in one cell.
+
 A position along a column is counted in cells, from 0 to their number: cell c reaches from c to c + 1. Where cells are
 bins of a number, a position may fall inside one.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -19,7 +21,7 @@ from adumbra.common.validation import at_least
 from adumbra.declare import spelling
 from adumbra.declare.column import Column, Value
 from adumbra.declare.schema import Schema
-from adumbra.declare.space import HALF, MOST_LEVELS, Block, Space
+from adumbra.declare.space import HALF, Block, Space
 from adumbra.queries.cells import Cells, Groups, cell_count
 from adumbra.queries.histograms import LARGEST_DOMAIN
 
@@ -30,6 +32,8 @@ MOST_BINS = 2**14
 MOST_COLUMNS = 32
 DEFAULT_BINS = 64
 """Cells of a number that is not a small whole number, where nothing was asked for."""
+_DEFAULT_LEVELS = 4096
+"""A number of at most so many values has a cell for each, where nothing was asked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,31 +67,54 @@ class Domain:
             raise InputError(
                 f"at most {MOST_COLUMNS} columns in a domain", f"{len(chosen)}", "name fewer with --columns A,B"
             )
-        counts = [cell_count(b, bins or DEFAULT_BINS, MOST_LEVELS if bins is None else bins) for b in chosen]
-        if math.prod(counts) > LARGEST_DOMAIN:
-            sizes = ", ".join(f"{b.column} {n}" for b, n in zip(chosen[:10], counts, strict=False))
+        counts = [cell_count(b, bins or DEFAULT_BINS, _DEFAULT_LEVELS if bins is None else bins) for b in chosen]
+        cells = _cells(chosen, counts, [b.keeps for b in chosen])
+        if math.prod(cells.sizes) > LARGEST_DOMAIN:
+            sizes = ", ".join(f"{b.column} {n}" for b, n in zip(chosen[:10], cells.sizes, strict=False))
             raise InputError(
                 f"a domain of at most {LARGEST_DOMAIN} cells",
-                f"{_product(counts)} cells ({sizes}{', ...' if len(chosen) > 10 else ''})",
-                "name fewer columns with --columns A,B, or ask for fewer --bins",
+                f"{_product(cells.sizes)} cells ({sizes}{', ...' if len(chosen) > 10 else ''})",
+                "name fewer columns with --columns A,B, or ask for fewer --bins; a column with missing = VALUE in the "
+                "schema has no cell for what is missing",
             )
-        return Domain(tuple(schema.column(b.column) for b in chosen), Groups(_cells(chosen, counts)))
+        return Domain(tuple(schema.column(b.column) for b in chosen), Groups(cells))
 
     @staticmethod
     def from_card(schema: Schema, facts: Mapping[str, Any]) -> Domain:
-        """The domain that `facts` describes."""
+        """The domain that `facts` describes; those of earlier releases know of no cells for what is missing."""
         blocks = {block.column: block for block in schema.space(None).blocks}
-        cells = _cells([blocks[name] for name in facts["columns"]], [int(n) for n in facts["cells"]])
+        chosen, missing = [blocks[name] for name in facts["columns"]], facts.get("missing") or ()
+        if not missing:  # and bins of many whole numbers were equal
+            chosen = [replace(b, levels=None) if (b.levels or 0) > _DEFAULT_LEVELS else b for b in chosen]
+        cells = _cells(chosen, [int(n) for n in facts["cells"]], [bool(own) for own in missing])
         return Domain(tuple(schema.column(name) for name in facts["columns"]), Groups(cells))
 
     def facts(self) -> dict[str, Any]:
         """For the card."""
-        return {"columns": [column.name for column in self.columns], "cells": list(self.shape)}
+        cells = self.groups.cells
+        names = [column.name for column in self.columns]
+        return {"columns": names, "cells": list(cells.counts), "missing": list(cells.missing)}
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Cells of each column."""
+        """Cells of each column, that for what is missing among them."""
+        return self.groups.cells.sizes
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """Cells of each column that hold values."""
         return self.groups.cells.counts
+
+    def some(self, axes: Sequence[int]) -> Domain:
+        """The domain of some of the columns, in the order of their axes."""
+        whole = self.groups.cells
+        cells = Cells(
+            tuple(whole.blocks[axis] for axis in axes),
+            tuple(whole.counts[axis] for axis in axes),
+            tuple(whole.cuts[axis] for axis in axes),
+            tuple(whole.missing[axis] for axis in axes),
+        )
+        return Domain(tuple(self.columns[axis] for axis in axes), Groups(cells))
 
     @property
     def size(self) -> int:
@@ -98,6 +125,12 @@ class Domain:
     def unordered(self) -> tuple[int, ...]:
         """Axes of categories and flags, along which nobody asks for ranges."""
         return tuple(axis for axis, column in enumerate(self.columns) if column.kind != "number")
+
+    @property
+    def apart(self) -> tuple[int, ...]:
+        """Axes of numbers that end in a cell for what is missing, which no range holds."""
+        missing = self.groups.cells.missing
+        return tuple(axis for axis, own in enumerate(missing) if own and axis not in self.unordered)
 
     def axis(self, name: str) -> int:
         """Which axis a column is."""
@@ -111,9 +144,9 @@ class Domain:
         )
 
     def between(self, name: str, low: float, high: float) -> tuple[float, float]:
-        """Positions of the values from `low` to `high`, both included."""
+        """Positions of the values from `low` to `high`, both included; what is missing is in no range."""
         axis = self.axis(name)
-        column, count = self.columns[axis], self.shape[axis]
+        column, count = self.columns[axis], self.values[axis]
         if column.kind != "number":
             raise InputError("a number column for a range", f"{name}, a {column.kind}", f"write {name}=VALUE instead")
         if not (math.isfinite(low) and math.isfinite(high) and low <= high):
@@ -164,15 +197,26 @@ class Domain:
             return self.between(name, number, number)
         return float(place), place + 1.0
 
+    def absent(self, name: str) -> tuple[float, float]:
+        """Positions of what is missing in a column."""
+        axis = self.axis(name)
+        if not self.groups.cells.missing[axis]:
+            raise InputError(
+                f"a value of {name}: no cell was counted for what is missing",
+                "what is missing",
+                "ask for values; a later release counts missing cells where the schema does not say missing = VALUE",
+            )
+        return float(self.values[axis]), float(self.shape[axis])
+
     def by_value(self, axis: int) -> bool:
         """Whether each cell of a column is one value."""
         return self.groups.cells.level_positions(axis) is not None or self.columns[axis].kind != "number"
 
-    def listed(self) -> tuple[tuple[str, ...], NDArray[np.float64], dict[str, list[Value]]]:
-        """All cells, one a row, for a release: names, numbers, and for each column of words what its numbers stand for.
+    def listed(self) -> tuple[tuple[str, ...], NDArray[np.float64], dict[str, list[Value | None]]]:
+        """All cells, one a row, for a release: names, numbers, and for each of the columns what its numbers stand for.
 
-        A value has one column; a bin two, where it begins and where it ends. No two have the same name, whatever the
-        columns are called.
+        A value has one column; a bin two, where it begins and where it ends; what is missing is None. No two have the
+        same name, whatever the columns are called.
         """
         names: list[str] = []
         taken = {column.name for column in self.columns}
@@ -184,24 +228,27 @@ class Domain:
             return name
 
         parts: list[NDArray[np.float64]] = []
-        words: dict[str, list[Value]] = {}
+        words: dict[str, list[Value | None]] = {}
         places = np.unravel_index(np.arange(self.size), self.shape)
         for axis, (column, place) in enumerate(zip(self.columns, places, strict=True)):
-            if column.kind == "number":
-                low, high = cast(float, column.low), cast(float, column.high)
-                if self.by_value(axis):
-                    names.append(column.name)
-                    parts.append(place.astype(np.float64))
-                    words[column.name] = [int(low) + i for i in range(self.shape[axis])]
-                else:
-                    edges = low + (self.groups.cells.edges(axis) + HALF) / (2 * HALF) * (high - low)
-                    names += [free(f"{column.name}_from"), free(f"{column.name}_to")]
-                    parts += [edges[place], edges[place + 1]]
-            else:
-                names.append(column.name)
-                parts.append(place.astype(np.float64))
-                words[column.name] = list(column.values) if column.kind == "category" else [False, True]
+            said = self._said(axis)
+            own = [column.name] if len(said) == 1 else [free(f"{column.name}_from"), free(f"{column.name}_to")]
+            names += own
+            parts += [place.astype(np.float64)] * len(own)
+            nothing = [None] * self.groups.cells.missing[axis]
+            words |= {name: [*values, *nothing] for name, values in zip(own, said, strict=True)}
         return tuple(names), np.stack(parts, axis=1), words
+
+    def _said(self, axis: int) -> list[list[Value]]:
+        """What the cells of a column stand for: their values, or where each begins and where it ends."""
+        column, count = self.columns[axis], self.values[axis]
+        if column.kind != "number":
+            return [list(column.values) if column.kind == "category" else [False, True]]
+        low, high = cast(float, column.low), cast(float, column.high)
+        if self.by_value(axis):
+            return [[int(low) + i for i in range(count)]]
+        edges = (low + (self.groups.cells.edges(axis) + HALF) / (2 * HALF) * (high - low)).tolist()
+        return [edges[:-1], edges[1:]]
 
 
 def _first_of_bins(block: Block, count: int) -> NDArray[np.float64] | None:
@@ -211,14 +258,14 @@ def _first_of_bins(block: Block, count: int) -> NDArray[np.float64] | None:
     return np.floor(np.arange(count + 1.0) * block.levels / count + 0.5)
 
 
-def _cells(blocks: Sequence[Block], counts: Sequence[int]) -> Cells:
+def _cells(blocks: Sequence[Block], counts: Sequence[int], missing: Sequence[bool]) -> Cells:
     """Equal cells; those of whole numbers end between two of them, so that none is cut."""
     cuts: list[NDArray[np.float64] | None] = []
     for block, count in zip(blocks, counts, strict=True):
         first_of = _first_of_bins(block, count)
         levels = block.levels or 2
         cuts.append(None if first_of is None else (first_of[1:-1] - 0.5) * (2.0 * HALF / (levels - 1)) - HALF)
-    return Cells(tuple(blocks), tuple(counts), tuple(cuts))
+    return Cells(tuple(blocks), tuple(counts), tuple(cuts), tuple(missing))
 
 
 def _product(counts: Sequence[int]) -> str:
