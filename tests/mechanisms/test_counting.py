@@ -241,7 +241,9 @@ def test_a_sparse_table_is_found_among_a_million_cells():
     """Few cells of a large domain hold all rows: both decoders find them, and a sketch holds a thousandth of them."""
     rng = np.random.default_rng(1)
     values = rng.choice(np.arange(2**20), 6, replace=False)
-    schema = ad.Schema.from_dict({"columns": {n: {"kind": "number", "low": 0, "high": 1024, "missing": 0} for n in ("high", "low")}})
+    schema = ad.Schema.from_dict(
+        {"columns": {n: {"kind": "number", "low": 0, "high": 1024, "missing": 0} for n in ("high", "low")}}
+    )
     codes = np.repeat(values, 5000)
     table = pl.DataFrame({"high": codes // 1024 + 0.5, "low": codes % 1024 + 0.5})
     for mechanism in (ad.CSM(bins=1024, atoms=6), ad.Sparse(bins=1024)):

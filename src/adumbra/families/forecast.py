@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -23,6 +23,7 @@ __all__ = [
     "Forecast",
     "best_strategy",
     "forecasts",
+    "least_error",
     "linear_errors",
     "quieter",
     "sketch_size",
@@ -84,7 +85,11 @@ def quieter(preview: Callable[[PureNoise], float]) -> PureNoise:
 
 def best_strategy(kind: type[Kind], domain: Domain, sd: Callable[[Kind], float]) -> Kind:
     """Of the candidates of a `kind` for a `domain` the one of least error for random ranges, by its own noise `sd`."""
-    candidates = kind.candidates(domain.shape, domain.unordered, domain.apart)
+    return least_error(kind.candidates(domain.shape, domain.unordered, domain.apart), domain, sd)
+
+
+def least_error(candidates: Sequence[Kind], domain: Domain, sd: Callable[[Kind], float]) -> Kind:
+    """Of these `candidates` for a `domain` the one of least error for random ranges, by its own noise `sd`."""
     if len(candidates) == 1:
         return candidates[0]
     workload = workload_for(domain.shape, domain.apart)

@@ -237,13 +237,15 @@ class Tree(OrderedStrategy):
     def candidates(cls, shape: tuple[int, ...], plain: tuple[int, ...], apart: tuple[int, ...] = ()) -> Sequence[Self]:
         """Trees of few and of many branches for a `shape`, each tree once.
 
-        There is none along the `plain` axes, and the last cell is outside along those that are `apart`.
+        There is none along the `plain` axes. Along those that are `apart` the last cell is outside the tree, or in it:
+        the root of a low tree is then the number of rows, which a replaced row leaves as it is.
         """
         largest = max(max(shape), 2)
-        trees = [cls(shape, b, plain, apart) for b in sorted({min(b, largest) for b in _BRANCHINGS})]
-        kept: dict[tuple[int, ...], Self] = {}
+        branchings = sorted({min(b, largest) for b in _BRANCHINGS})
+        trees = [cls(shape, b, plain, own) for own in dict.fromkeys((apart, ())) for b in branchings]
+        kept: dict[tuple[tuple[int, ...], ...], Self] = {}
         for tree in trees:  # different numbers of branches may make the same tree
-            kept.setdefault(tuple(tree.levels(a) for a in range(len(shape))), tree)
+            kept.setdefault((tree.apart, tuple(tree.levels(a) for a in range(len(shape)))), tree)
         return [tree for tree in kept.values() if tree.numbers <= _MOST_NODES] or trees[-1:]
 
     def _range_entering(self, axis: int, low: Reals, high: Reals) -> tuple[Reals, Reals]:
