@@ -96,8 +96,8 @@ class RowSource:
         self.row_bound = row_bound
         self.notes = OwnerNotes() if notes is None else notes
         self.keep = keep
-        self._names = [column.name for column in schema.released]
-        self._width = sum(column.width for column in schema.released)
+        self._names = [column.name for column in schema.measured]
+        self._width = sum(column.width for column in schema.measured)
         self._rows = partition_rows(self._width)
         self._kept: list[NDArray[np.int32]] | None = None
 
