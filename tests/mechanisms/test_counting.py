@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 
 import numpy as np
@@ -94,10 +95,10 @@ def test_bins_of_whole_numbers_cut_none_of_them(bins, monkeypatch):
     cells = done.table
     assert cells.height == bins + 1 and cells["count"].sum() == 2000
     assert cells.row(-1) == (None, None, 0.0)
-    for start, stop, count in cells.rows()[:-1]:
-        inside = table.filter((pl.col("age") > start) & (pl.col("age") < stop))
-        assert count == inside.height or start <= 18 or stop >= 81
-        first, last = int(np.ceil(start)), int(np.floor(stop))
+    assert (cells["age_from"][0], cells["age_to"][-2]) == (18, 81)
+    assert (cells["age_from"][1:-1] == cells["age_to"][:-2] + 1).all()
+    for first, last, count in cells.rows()[:-1]:  # whole numbers from the first to the last
+        assert count == table.filter(pl.col("age").is_between(first, last)).height
         assert done.range("age", first, last).value == pytest.approx(count)
 
 
@@ -200,6 +201,92 @@ def test_many_levels_have_bins_of_whole_levels_and_few_a_cell_each():
             for value, own in zip(values[:: max(1, count // 50)], cell[:: max(1, count // 50)], strict=True):
                 start, stop = found.between(name, value, value)
                 assert own <= start < stop <= own + 1
+
+
+KINDS_OF_CELLS = ad.Schema.from_dict(
+    {
+        "columns": {
+            "day": {"kind": "date", "low": "2020-01-01", "high": "2020-01-31"},
+            "sched": {"kind": "time", "step": "minute"},
+            "grade": {"kind": "ordinal", "values": ["poor", "fair", "good"]},
+            "weight": {"kind": "number", "low": 0, "high": 10, "decimals": 1},
+            "income": {"kind": "number", "low": 1, "high": 10000, "scale": "log"},
+            "smoker": {"kind": "flag", "values": ["n", "y"]},
+        }
+    }
+)
+
+
+def stays(count=400, seed=0):
+    rng = np.random.default_rng(seed)
+    table = pl.DataFrame(
+        {
+            "day": pl.Series(rng.integers(0, 31, count)).cast(pl.Int32) + 18262,
+            "sched": [f"{m // 60:02d}:{m % 60:02d}" for m in rng.integers(0, 1440, count)],
+            "grade": rng.choice(["poor", "fair", "good"], count),
+            "weight": rng.integers(0, 101, count) / 10,
+            "income": 10 ** rng.uniform(0, 4, count),
+            "smoker": rng.choice(["n", "y"], count),
+        }
+    ).with_columns(pl.col("day").cast(pl.Date))
+    gone = {name: pl.Series(rng.random(count) < 0.1) for name in table.columns}
+    return table.with_columns(
+        pl.when(gone[name]).then(None).otherwise(pl.col(name)).alias(name) for name in table.columns
+    )
+
+
+def test_every_kind_of_cell_is_counted_by_its_values(monkeypatch):
+    silence(monkeypatch)
+    table = stays()
+    for name, size in {"day": 31, "grade": 3, "weight": 101, "smoker": 2}.items():
+        done = ad.release(table, KINDS_OF_CELLS, ad.Laplace(name), ad.Budget(1.0))
+        counted = done.table
+        assert counted.height == size + 1 and counted[name][-1] is None
+        truth = table.group_by(name).len()
+        joined = counted.join(truth, on=name, how="left", nulls_equal=True).fill_null(0)
+        assert joined["count"].to_list() == joined["len"].to_list() and joined["len"].sum() == 400
+        assert done.count(name, None).value == table[name].null_count()
+
+
+def test_ranges_of_dates_times_and_ordered_codes(monkeypatch):
+    silence(monkeypatch)
+    table = stays()
+    day, grade, weight, sched = (pl.col(name) for name in ("day", "grade", "weight", "sched"))
+    start = datetime.date(2020, 1, 5)
+    for bins in (None, 6):
+        done = ad.release(table, KINDS_OF_CELLS, ad.Hierarchical("day", bins=bins), ad.Budget(1.0))
+        for low, high in ((start, datetime.date(2020, 1, 15)), ("2020-01-05", "2020-01-15")):
+            found = done.range("day", low, high)
+            wanted = table.filter(day.is_between(start, datetime.date(2020, 1, 15))).height
+            assert found.value == pytest.approx(wanted, abs=1e-6 if bins is None else 30)
+        with pytest.raises(ad.InputError, match="as declared, from 2020-01-01 to 2020-01-31"):
+            done.range("day", "2021-01-01")
+        with pytest.raises(ad.InputError, match="a date for day"):
+            done.count("day", "soon")
+    listed = done.table
+    assert listed["day_from"][0] == datetime.date(2020, 1, 1) and listed["day_to"][-2] == datetime.date(2020, 1, 31)
+    runs = (listed["day_to"][:-1] - listed["day_from"][:-1]).dt.total_days() + 1
+    assert runs.sum() == 31 and set(runs) == {5, 6}  # whole days
+    graded = ad.release(table, KINDS_OF_CELLS, ad.Laplace(("grade", "smoker")), ad.Budget(1.0))
+    assert graded.range("grade", "fair").value == table.filter(grade.is_in(["fair", "good"])).height
+    assert (
+        graded.count("smoker", "y", where={"grade": "..fair"}).value
+        == table.filter((pl.col("smoker") == "y") & grade.is_in(["poor", "fair"])).height
+    )
+    weighed = ad.release(table, KINDS_OF_CELLS, ad.Laplace("weight"), ad.Budget(1.0))
+    assert weighed.range("weight", 0.3, 4.7).value == table.filter(weight.is_between(0.3, 4.7)).height
+    assert weighed.count("weight", 0.3).value == table.filter(weight == 0.3).height
+    timed = ad.release(table, KINDS_OF_CELLS, ad.Laplace("sched", bins=24), ad.Budget(1.0))
+    assert timed.range("sched", "09:00", "09:59").value == table.filter(sched.is_between("09:00", "09:59")).height
+    assert timed.table["sched_from"][1] == datetime.time(1) and timed.table["sched_to"][0] == datetime.time(0, 59)
+
+
+def test_bins_on_a_logarithmic_scale_grow_with_the_number(monkeypatch):
+    silence(monkeypatch)
+    done = ad.release(stays(), KINDS_OF_CELLS, ad.Laplace("income", bins=4), ad.Budget(1.0))
+    assert done.table["income_to"].to_list() == pytest.approx([10, 100, 1000, 10000, None], rel=1e-3)
+    inside = stays().filter(pl.col("income").is_between(10, 1000)).height
+    assert done.range("income", 10, 1000).value == pytest.approx(inside, abs=2)
 
 
 # ------------------------------------------------------------------------------------------------- mechanisms

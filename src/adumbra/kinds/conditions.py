@@ -12,6 +12,7 @@ JSON has {"queries": [...]}, each with a `name` and either `where` (with a `weig
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,8 @@ __all__ = [
 
 MISSING = "(missing)"
 """What is missing, in a condition and for people."""
+_VALUES = str | datetime.date | datetime.time | datetime.timedelta
+"""What a value may be, beside a number or a flag."""
 _KEYS = {"name", "where", "weight", "terms", "cells"}
 _LARGEST_WEIGHT, _SMALLEST_WEIGHT = 1e100, 1e-100
 """Beyond these the square of a weight, which a standard error needs, is no float any more."""
@@ -127,24 +130,20 @@ def _positions(domain: Domain, name: str, axis: int, wanted: Any) -> tuple[float
     column = domain.columns[axis]
     if wanted is None or (isinstance(wanted, str) and _is_missing(wanted, column)):
         return domain.absent(name)
-    if isinstance(wanted, str) and column.kind == "number" and ".." in wanted:
+    if isinstance(wanted, str) and domain.ordered(axis) and ".." in wanted:
         ends = wanted.split("..")
         if len(ends) != 2:
             raise InputError(f"a range of {name} as LOW..HIGH", f"{wanted!r}", f"write {name}=30..45, for example")
-        wanted = [_number(name, end) if end.strip() else None for end in ends]
+        wanted = [end.strip() or None for end in ends]
     if isinstance(wanted, Sequence) and not isinstance(wanted, str):
-        if len(wanted) != 2 or not all(end is None or finite(end) for end in wanted):
+        if len(wanted) != 2 or not all(end is None or finite(end) or isinstance(end, _VALUES) for end in wanted):
             got = " and ".join(map(said, wanted)) if len(wanted) == 2 else f"{len(wanted)} values"
-            raise InputError(f"two finite numbers for a range of {name}", got, f'write "{name}": [30, 45], for example')
-        least, most = wanted
-        if column.kind == "number":  # an end left open is that of the column, or lies with the other beyond it
-            low, high = cast(float, column.low), cast(float, column.high)
-            least = min(low, high if most is None else most) if least is None else least
-            most = max(high, least) if most is None else most
-        return domain.between(name, float(least or 0), float(most or 0))
-    if not isinstance(wanted, str | bool) and not finite(wanted) and not isinstance(wanted, np.bool_):
+            expected = f"two finite numbers (or values in order) for a range of {name}"
+            raise InputError(expected, got, f'write "{name}": [30, 45], for example')
+        return domain.between(name, *wanted)
+    if not isinstance(wanted, bool | np.bool_ | _VALUES) and not finite(wanted):
         raise InputError(f"a value or a range of {name}", said(wanted), f'write "{name}": [30, 45], for example')
-    if column.kind == "number" and not domain.by_value(axis) and not column.integer:
+    if not domain.by_value(axis) and not domain.stepped(axis):
         raise InputError(
             f"a range of {name}, which was counted in bins", f"the single value {wanted}", f"write {name}=LOW..HIGH"
         )
@@ -159,16 +158,6 @@ def _text(value: Any) -> str:
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return str(value)
-
-
-def _number(name: str, text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not math.isfinite(found):
-        raise InputError(f"a number for {name}", f"{text!r}", f"write {name}=30..45, for example")
-    return found
 
 
 def read_queries(given: str | Path | Iterable[Mapping[str, Any]] | Mapping[str, Any], domain: Domain) -> Queries:
@@ -352,14 +341,10 @@ def _csv_term(name: str, row: Mapping[str, str | None], fields: Mapping[str, tup
                 raise _twice(name, column)
             where[column] = text
             continue
-        try:
-            number = _number(column, text)
-        except InputError as error:
-            raise InputError(f"query {name!r}: {error.expected}", error.got, error.remedy) from None
         ends = where.setdefault(column, [None, None])
         if not isinstance(ends, list):
             raise _twice(name, column)
-        ends[end == "to"] = number
+        ends[end == "to"] = text
     return _Term(weight, where)
 
 

@@ -11,15 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from adumbra.common.errors import InputError
 from adumbra.common.validation import at_least
-from adumbra.declare import spelling
-from adumbra.declare.column import Column, Value
+from adumbra.declare.cell_kinds.number import Number
+from adumbra.declare.column import Column
 from adumbra.declare.schema import Schema
 from adumbra.declare.space import HALF, Block, Space
 from adumbra.queries.cells import Cells, Groups, cell_count
@@ -32,6 +33,8 @@ MOST_BINS = 2**14
 MOST_COLUMNS = 32
 DEFAULT_BINS = 64
 """Cells of a number that is not a small whole number, where nothing was asked for."""
+_NEAR = 1e-6
+"""Of a level: what float64 may take from a value on it."""
 _DEFAULT_LEVELS = 4096
 """A number of at most so many values has a cell for each, where nothing was asked for."""
 
@@ -124,7 +127,7 @@ class Domain:
     @property
     def unordered(self) -> tuple[int, ...]:
         """Axes of categories and flags, along which nobody asks for ranges."""
-        return tuple(axis for axis, column in enumerate(self.columns) if column.kind != "number")
+        return tuple(axis for axis in range(len(self.columns)) if not self.ordered(axis))
 
     @property
     def apart(self) -> tuple[int, ...]:
@@ -143,59 +146,66 @@ class Domain:
             f"use one of: {', '.join(column.name for column in self.columns)}",
         )
 
-    def between(self, name: str, low: float, high: float) -> tuple[float, float]:
-        """Positions of the values from `low` to `high`, both included; what is missing is in no range."""
+    def ordered(self, axis: int) -> bool:
+        """Whether the values of a column are in an order, so that ranges of them can be asked for."""
+        return self.groups.cells.blocks[axis].kind == "number"
+
+    def between(self, name: str, low: object, high: object) -> tuple[float, float]:
+        """Positions of the values from `low` to `high`, both included; what is missing is in no range.
+
+        An end that is None is that of the column.
+        """
         axis = self.axis(name)
-        column, count = self.columns[axis], self.values[axis]
-        if column.kind != "number":
-            raise InputError("a number column for a range", f"{name}, a {column.kind}", f"write {name}=VALUE instead")
-        if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+        column, count, block = self.columns[axis], self.values[axis], self.groups.cells.blocks[axis]
+        if not self.ordered(axis):
+            raise InputError("a column in order for a range", f"{name}, a {column.kind}", f"write {name}=VALUE instead")
+        start, stop = self._share(axis, low, -1), self._share(axis, high, 1)
+        if start > stop:
+            raise InputError(f"a range of {name} that begins before it ends", f"{low} to {high}", "swap them")
+        if stop < 0 or start > 1:
+            least, most = column.cells.examples()[:2]
             raise InputError(
-                f"a range of {name} from a number to one not below it", f"{low:g} to {high:g}", "swap them"
-            )
-        least, most = cast(float, column.low), cast(float, column.high)
-        if high < least or low > most:
-            raise InputError(
-                f"values of {name} as declared, from {least:g} to {most:g}",
-                f"{low:g} to {high:g}",
+                f"values of {name} as declared, from {least} to {most}",
+                f"{'...' if low is None else low} to {'...' if high is None else high}",
                 "others were moved to the nearest end when they were counted",
             )
-        if self.by_value(axis):
-            first, last = max(math.ceil(low), least), min(math.floor(high), most)
-            return (first - least, last - least + 1.0) if first <= last else (0.0, 0.0)
-        first_of = _first_of_bins(self.groups.cells.blocks[axis], count)
-        if first_of is not None:
-            first, last = max(math.ceil(low), least), min(math.floor(high), most)
-            ends = np.interp([first - least, last - least + 1.0], first_of, np.arange(count + 1.0))
-            return (float(ends[0]), float(ends[1])) if first <= last else (0.0, 0.0)
-        if column.integer:  # a whole number stands for what rounds to it
-            low, high = math.ceil(low) - 0.5, math.floor(high) + 0.5
-        start, stop = ((np.clip(end, least, most) - least) / (most - least) * count for end in (low, high))
-        return (float(start), float(stop)) if start <= stop else (0.0, 0.0)
+        if block.levels is None:  # a value of a step stands for what is recorded as it
+            start, stop = self._share(axis, low, -1, -1), self._share(axis, high, 1, 1)
+            start, stop = max(start, 0.0) * count, min(stop, 1.0) * count
+            return (start, stop) if start <= stop else (0.0, 0.0)
+        last = block.levels - 1
+        first, final = math.ceil(max(start, 0.0) * last - _NEAR), math.floor(min(stop, 1.0) * last + _NEAR)
+        edges = _first_of_bins(block, count)
+        ends = np.interp(
+            [first, final + 1.0], np.arange(count + 1.0) if edges is None else edges, np.arange(count + 1.0)
+        )
+        return (float(ends[0]), float(ends[1])) if first <= final else (0.0, 0.0)
 
-    def value(self, name: str, text: str) -> tuple[float, float]:
+    def _share(self, axis: int, value: object, side: int, half_steps: int = 0) -> float:
+        """Where an end of a range lies on the grid, from 0 to 1 and beyond; one left open is at the end of its `side`."""
+        if value is None:
+            return side * math.inf
+        cells = self.columns[axis].cells
+        found = cells.share_of(value, half_steps)
+        if found is None:
+            name, example = self.columns[axis].name, cells.examples()[0]
+            raise InputError(f"a {cells.name} for {name}", f"{value!r}", f"for example, write {name}={example}")
+        return found
+
+    def value(self, name: str, text: object) -> tuple[float, float]:
         """Positions of one value: of a category, a flag, or a number that has a cell for each value."""
         axis = self.axis(name)
         column = self.columns[axis]
-        if column.kind == "category":
-            found = spelling.place(text, column.values)
-            if found is None:
-                raise InputError(f"one of the declared values of {name}", f"{text!r}", "see the schema on the card")
-            place = found
-        elif column.kind == "flag":
-            said = spelling.answer(text)
-            if said is None:
+        if self.ordered(axis):
+            return self.between(name, text, text)
+        read = column.cells.read(pl.Series([text], strict=False))
+        if read.lost[0]:
+            if column.cells.block == "flag":
                 raise InputError(f"yes or no for the flag {name}", f"{text!r}", "write yes or no")
-            place = int(said)
-        else:
-            try:
-                number = float(text)
-            except ValueError:
-                number = math.nan
-            if not math.isfinite(number):
-                raise InputError(f"a number for {name}", f"{text!r}", f"for example, write {name}=40")
-            return self.between(name, number, number)
-        return float(place), place + 1.0
+            raise InputError(f"one of the declared values of {name}", f"{text!r}", "see the schema on the card")
+        code = column.cells.codes(read.values)[0]
+        place = float(code > 0) if column.cells.block == "flag" else float(code)
+        return place, place + 1.0
 
     def absent(self, name: str) -> tuple[float, float]:
         """Positions of what is missing in a column."""
@@ -210,9 +220,14 @@ class Domain:
 
     def by_value(self, axis: int) -> bool:
         """Whether each cell of a column is one value."""
-        return self.groups.cells.level_positions(axis) is not None or self.columns[axis].kind != "number"
+        return self.groups.cells.level_positions(axis) is not None or not self.ordered(axis)
 
-    def listed(self) -> tuple[tuple[str, ...], NDArray[np.float64], dict[str, list[Value | None]]]:
+    def stepped(self, axis: int) -> bool:
+        """Whether the values of a column are so far apart that one of them can be asked for."""
+        cells = self.columns[axis].cells
+        return not isinstance(cells, Number) or cells.step is not None
+
+    def listed(self) -> tuple[tuple[str, ...], NDArray[np.float64], dict[str, list[Any]]]:
         """All cells, one a row, for a release: names, numbers, and for each of the columns what its numbers stand for.
 
         A value has one column; a bin two, where it begins and where it ends; what is missing is None. No two have the
@@ -228,7 +243,7 @@ class Domain:
             return name
 
         parts: list[NDArray[np.float64]] = []
-        words: dict[str, list[Value | None]] = {}
+        words: dict[str, list[Any]] = {}
         places = np.unravel_index(np.arange(self.size), self.shape)
         for axis, (column, place) in enumerate(zip(self.columns, places, strict=True)):
             said = self._said(axis)
@@ -239,15 +254,21 @@ class Domain:
             words |= {name: [*values, *nothing] for name, values in zip(own, said, strict=True)}
         return tuple(names), np.stack(parts, axis=1), words
 
-    def _said(self, axis: int) -> list[list[Value]]:
-        """What the cells of a column stand for: their values, or where each begins and where it ends."""
-        column, count = self.columns[axis], self.values[axis]
-        if column.kind != "number":
-            return [list(column.values) if column.kind == "category" else [False, True]]
-        low, high = cast(float, column.low), cast(float, column.high)
+    def _said(self, axis: int) -> list[list[Any]]:
+        """What the cells of a column stand for: their values, or the first and the last of each.
+
+        Where values are not stepped, a bin ends where the next one begins.
+        """
+        cells, count, block = self.columns[axis].cells, self.values[axis], self.groups.cells.blocks[axis]
+        if block.kind == "category":
+            return [cells.write(np.arange(count, dtype=np.float64)).to_list()]
+        first_of = _first_of_bins(block, count)
+        if first_of is not None:
+            at = 2 * HALF / ((block.levels or 2) - 1)
+            return [cells.write(levels * at - HALF).to_list() for levels in (first_of[:-1], first_of[1:] - 1)]
         if self.by_value(axis):
-            return [[int(low) + i for i in range(count)]]
-        edges = (low + (self.groups.cells.edges(axis) + HALF) / (2 * HALF) * (high - low)).tolist()
+            return [cells.write(np.linspace(-HALF, HALF, count)).to_list()]
+        edges = cells.write(self.groups.cells.edges(axis)).to_list()
         return [edges[:-1], edges[1:]]
 
 
