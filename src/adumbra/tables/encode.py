@@ -226,17 +226,17 @@ def decode(values: NDArray[Any], schema: Schema) -> pl.DataFrame:
 def decode_cells(values: NDArray[Any], schema: Schema) -> pl.DataFrame:
     """Turn one number a column into a table of the declared types.
 
-    A number or flag is in grid steps, as in `decode`; a category is the position of its value.
+    A number or flag is in grid steps, as in `decode`; a category is the position of its value; nan is an empty cell.
     """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 2 or array.shape[1] != len(schema.released):
         raise InputError(
             f"rows of {len(schema.released)} numbers", f"shape {array.shape}", "decode with its own schema"
         )
-    if np.isnan(array).any():
-        raise InputError("numbers to decode", "nan", "report this: a release must not hold nan")
     columns = {}
-    for part, column in zip(array.T, schema.released, strict=True):
+    for given, column in zip(array.T, schema.released, strict=True):
+        empty = np.isnan(given)
+        part = np.where(empty, 0.0, given)
         if column.kind == "number":
             columns[column.name] = _decode_number(part, column)
         elif column.kind == "flag":
@@ -244,6 +244,8 @@ def decode_cells(values: NDArray[Any], schema: Schema) -> pl.DataFrame:
         else:
             place = np.clip(part, 0, column.width - 1).astype(np.int64)
             columns[column.name] = pl.Series(list(column.values)).gather(place)
+        if empty.any():
+            columns[column.name] = columns[column.name].zip_with(pl.Series(~empty), pl.Series([None]))
     return pl.DataFrame(columns)
 
 
