@@ -13,10 +13,14 @@ from __future__ import annotations
 from collections import Counter
 
 from adumbra.declare.column import heading
+from adumbra.tables.drafting.cells import Cells
 from adumbra.tables.drafting.columns import column_finding, unreadable
 from adumbra.tables.drafting.finding import Finding, question, suggestion, toml
 from adumbra.tables.drafting.look import Look
 from adumbra.tables.drafting.number_lines import blank_lines
+from adumbra.tables.drafting.rule_search import find_rules
+from adumbra.tables.drafting.sample import Sample
+from adumbra.tables.drafting.tails import tail_question
 from adumbra.tables.table import Table
 
 __all__ = ["draft_schema"]
@@ -52,7 +56,9 @@ def draft_schema(table: Table) -> str:
     room = min(2**18, max(1024, _ROOM // max(1, len(names))))
     looks = {name: Look(room) for name in names}
     rows = table.count()
+    sample = Sample(rows, len(names))
     for batch in table.batches(names) if names else ():
+        sample.add(batch)
         for name in names:
             looks[name].add(batch.get_column(name))
     settled = table.native != "pandas"
@@ -60,10 +66,16 @@ def draft_schema(table: Table) -> str:
         column_finding(name, looks[name], settled=settled) if name in looks else unreadable(name)
         for name in table.columns
     ]
+    kept = sample.frame()
+    cells = Cells(kept, {finding.name: finding for finding in findings})
+    rules = find_rules(table, findings, kept)
     shared = _shared_blanks(findings)
     parts = [_HEAD + "\n".join(_table_lines(table.name, rows, shared)) + "\n"]
     for finding in findings:
-        parts.append("\n".join([heading(finding.name), *finding.lines, *blank_lines(finding, shared)]) + "\n")
+        lines = [*finding.lines, *blank_lines(finding, shared), *tail_question(finding, cells)]
+        lines += rules.derived.get(finding.name, [])
+        parts.append("\n".join([heading(finding.name), *lines]) + "\n")
+    parts += ["\n".join(block) + "\n" for block in rules.blocks]
     return "\n".join(parts)
 
 

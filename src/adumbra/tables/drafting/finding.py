@@ -12,7 +12,7 @@ from adumbra.tables.drafting.look import Look
 __all__ = ["Finding", "empty_cells", "many_rows_remark", "question", "suggestion", "toml"]
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class Finding:
     """One column: its lines, and what the search for rules must know of it."""
 
@@ -69,7 +69,9 @@ def empty_cells(look: Look, blanks: int = 0) -> list[str]:
     if not empty:
         return []
     share = 100 * empty / look.rows
-    said = f"about {share:.0f} %" if 1 <= share <= 99 else ("fewer than 1 %" if share < 1 else "nearly all")
+    if share < 1:
+        return []
+    said = f"about {share:.0f} %" if share <= 99 else "nearly all"
     return [f"## {said} of the cells are empty: they are kept as empty cells"]
 
 

@@ -16,7 +16,7 @@ _MOST_ITEMS = 50_000
 _MOST_LENGTHS = 1000
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class ShapeLook:
     """The shape of all cells: '#' for a digit, '@' for a letter A-Z, all else as it is; and their lengths."""
 
@@ -50,7 +50,8 @@ class ShapeLook:
 
     def room(self) -> int:
         """How many different ids the shape can write."""
-        return 10 ** (self.shape or "").count("#") * 26 ** (self.shape or "").count("@")
+        shape = self.shape or ""
+        return int(10 ** shape.count("#") * 26 ** shape.count("@"))
 
     @property
     def prose(self) -> bool:
@@ -58,7 +59,7 @@ class ShapeLook:
         return self.cells > 0 and self.characters > 30 * self.cells and self.spaced > 0.5 * self.cells
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class ItemLook:
     """Items of cells that list several by one separator."""
 

@@ -21,7 +21,7 @@ _MOST_WORDS = 3
 _FEW_VALUES = 10
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class Look:
     """One column: its values as long as they are at most `MOST_VALUES`, then only those that many cells hold."""
 

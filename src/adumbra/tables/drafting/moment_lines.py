@@ -54,7 +54,7 @@ def _rest(look: Look, kind: str, form: str) -> list[str]:
         end = datetime.datetime(min(last.year + 1, 9999), 1, 1)
         lines += [suggestion("low", datetime.datetime(first.year, 1, 1)), suggestion("high", end)]
     elif kind == "time":
-        lines += [suggestion("low", "00:00"), suggestion("high", "24:00")]
+        lines += ["## low and high: the whole day, unless you write others"]
     else:
         low, high = (look.moment.open or {})[kind, form]
         lines += [suggestion("low", _span(low, up=False)), suggestion("high", _span(high, up=True))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from dataclasses import dataclass, field
+from typing import Any
 
 import polars as pl
 
@@ -71,7 +72,7 @@ def durations(text: pl.Series, form: str) -> pl.Series:
     return (seconds * 1_000_000).cast(pl.Duration("us")).set(~fits.fill_null(False), None)
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class MomentLook:
     """Which forms all cells have had so far, and the first and last moment in each."""
 
@@ -102,7 +103,8 @@ class MomentLook:
         self.open = found
 
     def _add_native(self, cells: pl.Series) -> None:
-        kind = {pl.Date: "date", pl.Time: "time", pl.Datetime: "datetime"}.get(type(cells.dtype), "duration")
+        kinds: tuple[tuple[Any, str], ...] = ((pl.Date, "date"), (pl.Time, "time"), (pl.Datetime, "datetime"))
+        kind = next((word for dtype, word in kinds if cells.dtype == dtype), "duration")
         if isinstance(cells.dtype, pl.Datetime):
             self.zone = cells.dtype.time_zone
         self.open = {(kind, "native"): self._ends((kind, "native"), cells)}

@@ -156,7 +156,7 @@ def _suggested(name: str, seen: tuple[float, float], decimals: int | None) -> tu
     known = known_range(name, low, high)
     if known is not None:
         return known
-    if decimals == 0 and 1900 <= low and high <= 2100:
+    if decimals == 0 and low >= 1900 and high <= 2100:
         return years(low, high)
     return outward(low, high, decimals)
 

@@ -17,7 +17,7 @@ MOST_DECIMALS = 6
 _STANDS_FOR_NOTHING = np.array(BLANK_NUMBERS)
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class NumberLook:
     """Range, digits and order of the numbers; those that may stand for nothing are counted apart."""
 

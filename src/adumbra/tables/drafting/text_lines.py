@@ -106,7 +106,10 @@ def _declared(look: Look, without: list[str]) -> list[Value]:
     for text, _ in sorted(look.seen.items(), key=lambda seen: (-seen[1], seen[0])):
         if text not in without and writable(text):
             spellings.setdefault(key(text), text)
-    order = sorted(spellings.items(), key=lambda pair: (isinstance(pair[0], str), pair[0] if isinstance(pair[0], float) else 0.0, pair[1]))
+    order = sorted(
+        spellings.items(),
+        key=lambda pair: (isinstance(pair[0], str), pair[0] if isinstance(pair[0], float) else 0.0, pair[1]),
+    )
     return [text for _, text in order]
 
 
@@ -137,7 +140,9 @@ def _set(name: str, look: Look) -> Finding:
         number = len(values)
         common = [item for item, _ in sorted(items.items.items(), key=lambda seen: (-seen[1], seen[0]))]
         values = sorted((item for item in common if writable(item)), key=common.index)[:_COMMONEST]
-        finding.lines.append(f"## {number:,} different items: list those of interest. These are the {_COMMONEST} commonest")
+        finding.lines.append(
+            f"## {number:,} different items: list those of interest. These are the {_COMMONEST} commonest"
+        )
         values.sort(key=_in_order)
     finding.values = tuple(values)
     finding.lines += [suggestion("values", values), suggestion("separator", items.separator)]

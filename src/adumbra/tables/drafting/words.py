@@ -16,32 +16,33 @@ __all__ = [
     "rule_name",
     "stop_words",
     "tokens",
+    "word_set",
 ]
 
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
 _ID = re.compile(r"(^|[_ .-])(id|ids|uuid|guid|ssn|mrn|index|row|key|nr)$", re.IGNORECASE)
-_WHO = frozenset("subject patient person customer client user participant respondent household member".split())
+_WHO = word_set("subject patient person customer client user participant respondent household member")
 _ID_CAMEL = re.compile(r"[a-z]I[dD]$")
-_PERSON = frozenset(
+_PERSON = word_set(
     "name names firstname lastname fullname surname forename forenames email mail phone telephone mobile fax "
-    "address street".split()
+    "address street"
 )
-_NAMED = frozenset("first last full given family maiden middle sur fore user patient person customer client".split())
-_NOT_A_PERSON = frozenset("ip mac file column variable".split())
-_BLANK = frozenset(
+_NAMED = word_set("first last full given family maiden middle sur fore user patient person customer client")
+_NOT_A_PERSON = word_set("ip mac file column variable")
+_BLANK = word_set(
     "n.a. n.a n/d nd unknown unk missing miss undefined unspecified blank (blank) (null) (none) nil void "
     "none_given not_given not_known not_available not_applicable not_stated not_recorded not_specified not_reported "
-    "no_answer no_data no_response refused don't_know dont_know -- --- ... n.d. xxx #null! #ref! #value! tbd".split()
+    "no_answer no_data no_response refused don't_know dont_know -- --- ... n.d. xxx #null! #ref! #value! tbd"
 )
-BLANK_NUMBERS = (-1.0, -7.0, -8.0, -9.0, -77.0, -88.0, -99.0, -999.0, -9999.0, -99999.0) + (
-    99.0,
-    999.0,
-    9999.0,
-    99999.0,
-    999999.0,
-)
+BLANK_NUMBERS = tuple(float(word) for word in "-1 -7 -8 -9 -77 -88 -99 -999 -9999 -99999 99 999 9999 99999".split(" "))
 """Numbers that people write where there is none."""
-_CLOCK = frozenset("time hour hhmm clock".split())
-_STOP = frozenset("the and of with for to in on a an is are was no not at by from or".split())
+_CLOCK = word_set("time hour hhmm clock")
+_STOP = word_set("the and of with for to in on a an is are was no not at by from or")
 _RANGES: dict[str, tuple[float, float]] = {
     "month": (1, 12),
     "hour": (0, 23),
@@ -60,7 +61,7 @@ _RANGES: dict[str, tuple[float, float]] = {
 }
 """What everybody knows of a number by its name, before any row."""
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_RULE_WORDS = frozenset("if then and or not is missing in true false".split())
+_RULE_WORDS = word_set("if then and or not is missing in true false")
 
 
 def tokens(name: str) -> list[str]:
