@@ -1,0 +1,2 @@
+def obeying(frame, rules, generator, groups=None):
+    return frame
