@@ -15,10 +15,11 @@ from collections import Counter
 from adumbra.declare.column import heading
 from adumbra.tables.drafting.cells import Cells
 from adumbra.tables.drafting.columns import column_finding, unreadable
+from adumbra.tables.drafting.confirmed import column_loads, loads, most_that_load
 from adumbra.tables.drafting.finding import Finding, question, suggestion, toml
 from adumbra.tables.drafting.look import Look
 from adumbra.tables.drafting.number_lines import blank_lines
-from adumbra.tables.drafting.rule_search import find_rules
+from adumbra.tables.drafting.rule_search import Question, find_rules
 from adumbra.tables.drafting.sample import Sample
 from adumbra.tables.drafting.tails import tail_question
 from adumbra.tables.table import Table
@@ -67,16 +68,33 @@ def draft_schema(table: Table) -> str:
         for name in table.columns
     ]
     kept = sample.frame()
-    cells = Cells(kept, {finding.name: finding for finding in findings})
-    rules = find_rules(table, findings, kept)
     shared = _shared_blanks(findings)
-    parts = [_HEAD + "\n".join(_table_lines(table.name, rows, shared)) + "\n"]
-    for finding in findings:
-        lines = [*finding.lines, *blank_lines(finding, shared), *tail_question(finding, cells)]
-        lines += rules.derived.get(finding.name, [])
-        parts.append("\n".join([heading(finding.name), *lines]) + "\n")
-    parts += ["\n".join(block) + "\n" for block in rules.blocks]
-    return "\n".join(parts)
+    head = _HEAD + "\n".join(_table_lines(table.name, rows, shared)) + "\n"
+    cells = Cells(kept, {finding.name: finding for finding in findings})
+    columns = {f.name: _sound(f, [*f.lines, *blank_lines(f, shared), *tail_question(f, cells)]) for f in findings}
+    questions = find_rules(table, findings, kept)
+    return _assembled(head, columns, _that_load(head, columns, questions))
+
+
+def _sound(finding: Finding, lines: list[str]) -> list[str]:
+    """The lines of a column, or others if they would not load: odd values may break what a schema asks for."""
+    if column_loads(finding.name, lines):
+        return lines
+    finding.kind = None
+    return ["## its values fit no kind that a schema knows", '# role = "drop"']
+
+
+def _that_load(head: str, columns: dict[str, list[str]], questions: list[Question]) -> list[Question]:
+    if not loads(_assembled(head, columns, [])):
+        return []  # no column is worth releasing
+    return most_that_load(questions, lambda some: loads(_assembled(head, columns, some)))
+
+
+def _assembled(head: str, columns: dict[str, list[str]], questions: list[Question]) -> str:
+    """The whole file: questions on a column stand with it, those between columns at the end."""
+    own = {name: [line for q in questions if q.column == name for line in q.lines] for name in columns}
+    parts = [head, *("\n".join([heading(name), *lines, *own[name]]) + "\n" for name, lines in columns.items())]
+    return "\n".join([*parts, *("\n".join(q.lines) + "\n" for q in questions if q.column is None)])
 
 
 def _shared_blanks(findings: list[Finding]) -> frozenset[str]:

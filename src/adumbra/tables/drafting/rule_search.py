@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -15,22 +15,22 @@ from adumbra.tables.drafting.pair_rules import Dependence, Implication, pair_rul
 from adumbra.tables.drafting.rule import MaybeRule
 from adumbra.tables.table import Table
 
-__all__ = ["FoundRules", "find_rules"]
+__all__ = ["Question", "find_rules"]
 
 _MOST = 10
 _TRIED = 40
 _LEAST_ROWS = 50
 
 
-@dataclass
-class FoundRules:
-    """Lines for columns that may be computed, and blocks of lines on rules for the end of the file."""
+@dataclass(frozen=True)
+class Question:
+    """Lines that ask about a rule, for the column that may be computed, or for the end of the file."""
 
-    derived: dict[str, list[str]] = field(default_factory=dict)
-    blocks: list[list[str]] = field(default_factory=list)
+    lines: tuple[str, ...]
+    column: str | None = None
 
 
-def find_rules(table: Table, findings: Sequence[Finding], sample: pl.DataFrame) -> FoundRules:
+def find_rules(table: Table, findings: Sequence[Finding], sample: pl.DataFrame) -> list[Question]:
     """What may always be so between the columns of `table`.
 
     `findings` say how its cells are read; `sample` has some of its rows, in which candidates are sought. Each is then
@@ -38,7 +38,7 @@ def find_rules(table: Table, findings: Sequence[Finding], sample: pl.DataFrame) 
     """
     usable = [f for f in findings if f.kind not in (None, "set", "time", "duration") and "`" not in f.name]
     if len(usable) < 2 or sample.height < _LEAST_ROWS:
-        return FoundRules()
+        return []
     known = {f.name: f for f in usable}
     cells = Cells(sample, known)
     computed = derived_rules(cells, usable)
@@ -61,21 +61,22 @@ def _nearest_first(rule: Dependence) -> tuple[int, float]:
     return (rule.source.look.different if rule.source.look else 0, -rule.strength)
 
 
-def _chosen(held: Sequence[MaybeRule]) -> FoundRules:
+def _chosen(held: Sequence[MaybeRule]) -> list[Question]:
     """The strongest of each sort, such that no column follows from two others, nor from one that follows itself."""
-    found = FoundRules()
+    found = list[Question]()
     follow, lead = set[str](), set[str]()
-    pairs = set[frozenset[str]]()
+    pairs, dependent = set[frozenset[str]](), 0
     for rule in held:
         if isinstance(rule, Derived) and not ({rule.target.name} & (follow | lead) or set(rule.sources) & follow):
-            found.derived[rule.target.name] = rule.lines()
+            found.append(Question(tuple(rule.lines()), rule.target.name))
             follow.add(rule.target.name)
             lead |= set(rule.sources)
     for rule in held:
         if isinstance(rule, Dependence):
             source, target = rule.columns
-            if target not in follow | lead and source not in follow and len(found.blocks) < _MOST:
-                found.blocks.append(rule.lines())
+            if target not in follow | lead and source not in follow and dependent < _MOST:
+                found.append(Question(tuple(rule.lines())))
+                dependent += 1
                 follow.add(target)
                 lead.add(source)
             pairs.add(frozenset(rule.columns))
@@ -85,5 +86,6 @@ def _chosen(held: Sequence[MaybeRule]) -> FoundRules:
         others = [rule for rule in others if not isinstance(rule, sort)]
         if sort is Implication:
             of_sort = [rule for rule in of_sort if frozenset(rule.columns) not in pairs]
-        found.blocks += [rule.lines() for rule in sorted(of_sort, key=lambda rule: -rule.strength)[:_MOST]]
+        of_sort.sort(key=lambda rule: -rule.strength)
+        found += [Question(tuple(rule.lines())) for rule in of_sort[:_MOST]]
     return found

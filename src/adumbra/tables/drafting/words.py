@@ -39,7 +39,7 @@ _BLANK = word_set(
     "none_given not_given not_known not_available not_applicable not_stated not_recorded not_specified not_reported "
     "no_answer no_data no_response refused don't_know dont_know -- --- ... n.d. xxx #null! #ref! #value! tbd"
 )
-BLANK_NUMBERS = tuple(float(word) for word in "-1 -7 -8 -9 -77 -88 -99 -999 -9999 -99999 99 999 9999 99999".split(" "))
+BLANK_NUMBERS = tuple(sorted(map(float, word_set("-1 -7 -8 -9 -77 -88 -99 -999 -9999 -99999 99 999 9999 99999"))))
 """Numbers that people write where there is none."""
 _CLOCK = word_set("time hour hhmm clock")
 _STOP = word_set("the and of with for to in on a an is are was no not at by from or")
