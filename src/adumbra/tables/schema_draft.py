@@ -62,9 +62,11 @@ def draft_schema(table: Table) -> str:
         sample.add(batch)
         for name in names:
             looks[name].add(batch.get_column(name))
-    settled = table.native != "pandas"
+    settled, listed = table.native != "pandas", table.categories
     findings = [
-        column_finding(name, looks[name], settled=settled) if name in looks else unreadable(name)
+        column_finding(name, looks[name], settled=settled, listed=listed.get(name))
+        if name in looks
+        else unreadable(name)
         for name in table.columns
     ]
     kept = sample.frame()

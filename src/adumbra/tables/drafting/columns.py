@@ -17,10 +17,14 @@ def unreadable(name: str) -> Finding:
     return Finding(name, None, ["## lists, records or raw bytes: convert it, or leave it out", '# role = "drop"'])
 
 
-def column_finding(name: str, look: Look, *, settled: bool) -> Finding:
+Listed = tuple[tuple[str, ...], bool]
+
+
+def column_finding(name: str, look: Look, *, settled: bool, listed: Listed | None = None) -> Finding:
     """Lines for the column called `name`, from what `look` has seen of it.
 
-    `settled` says that its type was known before any row, as in a file with a schema of its own.
+    `settled` says that its type was known before any row, as in a file with a schema of its own; `listed` has the
+    values that the type itself lists, and whether their order counts.
     """
     if not writable(name):
         remark = "## no file can hold this name: give the column another, or leave it out"
@@ -32,4 +36,4 @@ def column_finding(name: str, look: Look, *, settled: bool) -> Finding:
         return found
     if look.numbers:
         return number_finding(name, look, settled=settled)
-    return text_finding(name, look)
+    return text_finding(name, look, listed)

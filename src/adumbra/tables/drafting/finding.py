@@ -45,7 +45,7 @@ class Finding:
 def toml(value: Any) -> str:
     """A value as TOML: as `toml_text` writes it, and moments without quotes."""
     if isinstance(value, datetime.datetime):
-        return value.strftime("%Y-%m-%dT%H:%M:%S")
+        return value.isoformat(timespec="seconds")
     if isinstance(value, datetime.date):
         return value.isoformat()
     if isinstance(value, list):
@@ -78,7 +78,7 @@ def empty_cells(look: Look, blanks: int = 0) -> list[str]:
 def many_rows_remark(seen: str) -> list[str]:
     """What an identifier that repeats may mean for the unit of privacy."""
     return [
-        f"## {seen}.",
+        f"## {seen}" + ("" if seen.endswith("?") else "."),
         "## An identifier or free text tells who the row is. If it names people, one person has",
         '## several rows, and unit = "row" protects one of them (docs/pitfalls.md)',
     ]

@@ -22,6 +22,8 @@ class ShapeLook:
 
     shape: str | None = None
     one: bool = True
+    letters: dict[int, str | None] = field(default_factory=dict)
+    """Where a letter A-Z stands: which one, if it is the same in all cells."""
     cells: int = 0
     characters: int = 0
     spaced: int = 0
@@ -42,15 +44,22 @@ class ShapeLook:
             self.shape = known if self.one else None
             if not self.one:
                 return
+        for place in (place for place, sign in enumerate(self.shape or "") if sign == "@"):
+            here = cells.str.slice(place, 1).unique()
+            same = len(here) == 1 and self.letters.get(place, here[0]) == here[0]
+            self.letters[place] = here[0] if same else None
 
     @property
     def pattern(self) -> str | None:
-        """The shape, if all cells have one that leaves something to be drawn."""
-        return self.shape if self.one and self.shape and ("#" in self.shape or "@" in self.shape) else None
+        """The shape, if all cells have one that leaves something to be drawn; a letter that never changes stays."""
+        if not self.one or not self.shape:
+            return None
+        kept = "".join(self.letters.get(place) or sign for place, sign in enumerate(self.shape))
+        return kept if "#" in kept or "@" in kept else None
 
     def room(self) -> int:
-        """How many different ids the shape can write."""
-        shape = self.shape or ""
+        """How many different ids the pattern can write."""
+        shape = self.pattern or ""
         return int(10 ** shape.count("#") * 26 ** shape.count("@"))
 
     @property

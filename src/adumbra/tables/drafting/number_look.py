@@ -49,7 +49,7 @@ class NumberLook:
             self.clock = self.whole and bool(((found >= 0) & (found <= 2400) & (found % 100 < 60)).all())
         if self.counts_up:
             follows = math.isnan(self.last) or found[0] == self.last + 1
-            self.counts_up = bool(follows and (np.diff(found) == 1).all())
+            self.counts_up = bool(follows and (found[1:] == found[:-1] + 1).all())
             self.last = float(found[-1])
 
     def _add_digits(self, found: Reals, short: bool) -> None:

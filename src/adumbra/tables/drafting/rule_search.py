@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from adumbra.tables.drafting.cells import Cells
@@ -40,7 +41,13 @@ def find_rules(table: Table, findings: Sequence[Finding], sample: pl.DataFrame) 
     if len(usable) < 2 or sample.height < _LEAST_ROWS:
         return []
     known = {f.name: f for f in usable}
-    cells = Cells(sample, known)
+    with np.errstate(over="ignore", invalid="ignore"):  # cells may be as large as numbers get
+        return _chosen(_held(table, known, Cells(sample, known)))
+
+
+def _held(table: Table, known: dict[str, Finding], cells: Cells) -> list[MaybeRule]:
+    """Candidates from the sample that held in all rows of the table."""
+    usable = list(known.values())
     computed = derived_rules(cells, usable)
     following, bringing = pair_rules(cells, usable)
     orders = order_rules(cells, usable)
@@ -53,7 +60,7 @@ def find_rules(table: Table, findings: Sequence[Finding], sample: pl.DataFrame) 
         rows = Cells(batch, known)
         for rule in tried:
             rule.add(rows)
-    return _chosen([rule for rule in tried if rule.holds])
+    return [rule for rule in tried if rule.holds]
 
 
 def _nearest_first(rule: Dependence) -> tuple[int, float]:

@@ -58,8 +58,13 @@ def _plain(word: str) -> Value:
     return int(size) if isinstance(size, float) and word.lower() not in _TRUTH else word
 
 
-def text_finding(name: str, look: Look) -> Finding:
-    """Lines for a column called `name` of which `look` is known, and which is neither numbers nor moments nor flags."""
+def text_finding(name: str, look: Look, listed: tuple[tuple[str, ...], bool] | None = None) -> Finding:
+    """Lines for a column called `name` of which `look` is known, and which is neither numbers nor moments nor flags.
+
+    `listed` has the values that its own type lists, and whether their order counts.
+    """
+    if listed is not None and 0 < len(listed[0]) <= _STILL_SHOWN and not names_person(name):
+        return _listed(name, look, *listed)
     unwritable = [text for text in look.seen if not writable(text)]  # cannot be declared: such a cell is unknown
     for text in unwritable:
         look.blank += look.seen.pop(text)
@@ -77,7 +82,8 @@ def _untold(name: str, look: Look) -> list[str]:
     if look.shape.prose and (look.many or nearly):
         return ["## free text, which tells who the row is", '# role = "drop"']
     if names_person(name) and look.different > 1:
-        return _person(look, "its name says that it holds names or addresses of people")
+        why = ["## its name says that it holds names or addresses of people. A list of values is published"]
+        return [*why, '# role = "drop"', *_alternative(look)]
     if look.own and look.full > 1 and (nearly or names_id(name)):
         pattern = look.shape.pattern if look.shape.room() >= look.full else None
         said = "## every row has its own value: an identifier tells who the row is; a release gets fresh ones"
@@ -88,16 +94,17 @@ def _untold(name: str, look: Look) -> list[str]:
         return [*many_rows_remark(repeated(look)), '# role = "drop"']
     commonest = max(look.seen.values()) / look.full
     if look.different > _LISTED and (commonest < _RARE or look.different > 0.5 * look.full):
-        return _person(look, f"{repeated(look)}, none of them common: names?")
+        said = f"{repeated(look)}, none of them common: names?"
+        return [*many_rows_remark(said), '# role = "drop"', *_alternative(look)]
     return []
 
 
-def _person(look: Look, why: str) -> list[str]:
-    lines = [f"## {why}. A list of values is published", '# role = "drop"']
-    if look.different <= _STILL_SHOWN and not look.many:
-        values = toml(_declared(look, []))
-        lines.append(f'## only if the whole list is public: kind = "category" and values = {values}')
-    return lines
+def _alternative(look: Look) -> list[str]:
+    """The values in a remark, where they are few enough to be read."""
+    if look.different > _STILL_SHOWN or look.many:
+        return []
+    values = toml(_declared(look, []))
+    return [f'## only if the whole list is public: kind = "category" and values = {values}']
 
 
 def _declared(look: Look, without: list[str]) -> list[Value]:
@@ -129,6 +136,14 @@ def _category(name: str, look: Look) -> Finding:
     finding.lines.append(suggestion("values", values))
     finding.lines += empty_cells(look, sum(look.seen[word] for word in finding.blank_words))
     finding.lines += stored_type(look, settled=True)
+    return finding
+
+
+def _listed(name: str, look: Look, values: tuple[str, ...], ordered: bool) -> Finding:
+    """A column whose type lists its values: all of them, in the order they have there."""
+    kind = "ordinal" if ordered and len(values) > 1 else "category"
+    finding = Finding(name, look, [f'kind = "{kind}"'], kind, values=values)
+    finding.lines += [suggestion("values", list(values)), *empty_cells(look), 'type = "categorical"']
     return finding
 
 
