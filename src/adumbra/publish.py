@@ -28,12 +28,15 @@ from adumbra.declare.space import GRID
 from adumbra.families.contract import Draft, Mechanism, Setting, public_options
 from adumbra.kinds.kind import kind_named
 from adumbra.kinds.synthetic_table import SyntheticTableFacts
+from adumbra.models.columns import drawing
+from adumbra.models.rule_repair import obeying
 from adumbra.privacy.meter import Calibration
 from adumbra.releases.card import Card, CardNoise, CardSeed, sentence
 from adumbra.releases.folder import ReleaseFolder
 from adumbra.releases.record import ReleaseInMemory, ReleaseRecord
 from adumbra.releases.staging import RowFiles, as_read, seal, staged, write_arrays, write_card
 from adumbra.tables.encode import decode_cells
+from adumbra.tables.released_rows import as_released
 
 __all__ = ["CardFacts", "Publication", "publish"]
 
@@ -99,14 +102,21 @@ class Publication(ABC):
         for batch in draft.batches:
             some = True
             if names is None:
-                yield decode_cells(batch, schema)
+                yield self._in_schema_columns(decode_cells(batch, schema), draft)
             else:
                 columns = zip(names, batch.T.copy(), strict=True)
                 yield pl.DataFrame({name: _worded(part, draft.words.get(name)) for name, part in columns})
         if not some and names is None:
-            yield decode_cells(np.empty((0, len(schema.released))), schema)
+            yield as_released(decode_cells(np.empty((0, len(schema.measured))), schema), schema)
         elif not some and names is not None:
             yield pl.DataFrame({name: np.empty(0) for name in names})
+
+    def _in_schema_columns(self, frame: pl.DataFrame, draft: Draft) -> pl.DataFrame:
+        """Rows that were drawn obey the rules; all get the columns that follow from them."""
+        schema = self._facts.schema
+        if schema.rules and draft.facts.drawn:
+            frame = obeying(frame, schema.rules, drawing(self._facts.setting.seed, f"rules {self.written}"))
+        return as_released(frame, schema, self.written)
 
 
 class _ToMemory(Publication):

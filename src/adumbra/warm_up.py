@@ -11,15 +11,14 @@ from __future__ import annotations
 import datetime
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import polars as pl
 
 from adumbra.common.errors import InputError
 from adumbra.common.memory import check_memory
-from adumbra.declare.column import Column
 from adumbra.declare.schema import Schema
 from adumbra.declare.space import GRID
 from adumbra.families.contract import Measurer
@@ -58,7 +57,7 @@ _FRAMES: dict[CellType, tuple[Any, Callable[[Any], Any]]] = {
 def cell_types(schema: Schema, table: Table) -> dict[str, CellType]:
     """The type of each released column's cells; columns without names are the released ones, in order."""
     types = table.types
-    names = [column.name for column in schema.released]
+    names = [column.name for column in schema.measured]
     found = types if all(name in types for name in names) else dict(zip(names, types.values(), strict=True))
     return {name: found[name] for name in names}
 
@@ -71,20 +70,16 @@ def made_up_table(schema: Schema, types: Mapping[str, CellType]) -> Table:
     8
     """
     columns = {}
-    for place, column in enumerate(schema.released):
+    for place, column in enumerate(schema.measured):
+        native = column.cells.spread(MADE_UP_ROWS)
         dtype, read = _FRAMES[types[column.name]]
-        cells = [_converted(cell, read) for cell in _cells(column)]
+        if types[column.name] == "time" and native.dtype.is_temporal():
+            dtype, cells = native.dtype, native.to_list()
+        else:
+            cells = [_converted(cell, read) for cell in column.cells.store(native).to_list()]
         cells[place % MADE_UP_ROWS] = None
         columns[column.name] = pl.Series(column.name, _turned(cells, 3 * place), dtype=dtype)
     return open_table(pl.DataFrame(columns))
-
-
-def _cells(column: Column) -> list[Any]:
-    if column.kind == "number":
-        low, high = cast(float, column.low), cast(float, column.high)
-        return [low * (1 - share) + high * share for share in (i / (MADE_UP_ROWS - 1) for i in range(MADE_UP_ROWS))]
-    values: Sequence[Any] = (1, 0) if column.kind == "flag" else column.values
-    return [values[i % len(values)] for i in range(MADE_UP_ROWS)]
 
 
 def _converted(cell: Any, read: Callable[[Any], Any]) -> Any:
@@ -192,8 +187,8 @@ def narrowed(schema: Schema, mechanism: Any) -> Schema:
     named = set(_texts(getattr(mechanism, field.name) for field in fields(mechanism)))
     forms: set[Any] = set()
     kept, width = [], 0
-    for column in schema.released:
-        form = (column.kind, column.integer, column.missing is None, column.values and column.value_type)
+    for column in schema.measured:
+        form = (column.kind, column.step, column.missing is None, column.values and column.value_type)
         if column.name in named or column.role == "label" or form not in forms or width + column.width <= _WIDTH // 2:
             kept.append(column)
             width += column.width

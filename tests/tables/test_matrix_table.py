@@ -66,11 +66,11 @@ def same_bits(one, other) -> bool:
 
 def plainly(frame: pl.DataFrame, schema: Schema):
     """Column by column, without the compiled pass."""
-    values = np.zeros((frame.height, len(schema.released)))
-    repairs = {
-        column.name: encoding._number(frame[column.name], column, values[:, i])
-        for i, column in enumerate(schema.released)
-    }
+    values = np.zeros((frame.height, len(schema.measured)))
+    repairs = {}
+    for i, (column, block) in enumerate(zip(schema.measured, schema.space().blocks, strict=True)):
+        part = values[:, i : i + 1]
+        repairs[column.name] = encoding._cells(frame[column.name], column, (), block.fallback, part)
     return values, repairs
 
 
@@ -130,7 +130,7 @@ def test_frames_with_integers_missing_cells_and_decimals():
     found = encode(frame, schema)
     values, repairs = plainly(frame, schema)
     assert same_bits(found.values, values) and found.repairs == repairs
-    assert found.values.tolist() == [[-HALF / 2, 0, -HALF / 2], [0, HALF, 0], [HALF, HALF, HALF]]
+    assert found.values.tolist() == [[-HALF / 2, 1, -HALF / 2], [0, HALF, 0], [HALF, HALF, HALF]]
     assert found.repairs == {"x0": Repairs(1, 0, 1), "x1": Repairs(2, 0, 0), "x2": Repairs(1, 0, 1)}
 
 
@@ -146,7 +146,7 @@ def test_numbers_beside_text_flags_and_categories_keep_their_places():
         {"y": [0.0, None], "extra": [1, 2], "c": ["b", "z"], "x": [1.5, 0.5], "text": ["1", "?"], "f": [True, None]}
     )
     found = encode(frame, schema)
-    assert found.values.tolist() == [[0, CATEGORY_STEPS, HALF, HALF, HALF, 0], [0, 0, 0, 0, 0, HALF]]
+    assert found.values.tolist() == [[0, CATEGORY_STEPS, HALF, HALF, HALF, 1], [0, 0, 1, 0, 0, HALF]]
     assert list(found.repairs) == ["c", "x", "text", "f", "y"]
     assert found.repairs == {
         "c": Repairs(0, 1, 0),
@@ -467,7 +467,7 @@ def test_what_is_no_table_of_numbers_is_refused(array, why):
 def test_arrays_serve_flags_and_categories_too():
     schema = schema_of(Column("f", "flag"), Column("c", "category", values=(1, 2)), number("x", 0, 2))
     found = encode(next(open_table(np.array([[1, 2, 2], [0, 3, 1]])).blocks(["f", "c", "x"])), schema)
-    assert found.values.tolist() == [[HALF, 0, CATEGORY_STEPS, HALF], [-HALF, 0, 0, 0]]
+    assert found.values.tolist() == [[HALF, 0, CATEGORY_STEPS, HALF], [-HALF, 0, 0, 1]]
     assert found.repairs["c"] == Repairs(0, 1, 0)
     flags = schema_of(Column("f", "flag"), Column("g", "flag"))
     (block,) = open_table(np.array([[True, False]])).blocks(["f", "g"])

@@ -75,7 +75,7 @@ def _other_rows(challenge: Challenge) -> Iterator[Challenge]:
 
 
 def _cells(challenge: Challenge, base: Row) -> Iterator[Challenge]:
-    for column in challenge.schema.released:
+    for column in challenge.schema.measured:
         found = _extreme_cells(column)
         if challenge.neighbours.relation is Relation.ZERO_OUT:
             for cell in found:
@@ -89,7 +89,7 @@ def _cells(challenge: Challenge, base: Row) -> Iterator[Challenge]:
 
 def _extreme_rows(schema: Schema) -> dict[str, Row]:
     """Rows by what they are like."""
-    cells = {column.name: _extreme_cells(column) for column in schema.released}
+    cells = {column.name: _extreme_cells(column) for column in schema.measured}
 
     def every(pick: Callable[[int, list[str | None]], str | None]) -> Row:
         return {name: pick(i, found) for i, (name, found) in enumerate(cells.items())}
@@ -109,11 +109,13 @@ def _extreme_rows(schema: Schema) -> dict[str, Row]:
 
 def _extreme_cells(column: Column) -> list[str | None]:
     """Lowest, highest, empty, out of range, unreadable; then all further values of a category."""
-    if column.kind == "number":
-        return [str(column.low), str(column.high), None, "1e30", "nonsense"]
-    if column.kind == "flag":
+    cells = column.cells
+    if column.kind == "flag" and not column.values:
         return ["no", "yes", None, "2", "nonsense"]
-    values = [str(value) for value in column.values or ()]
+    ends = [str(cell) for cell in cells.examples()]
+    if cells.block == "number":
+        return [ends[0], ends[1], None, "1e30", "nonsense"]
+    values = [str(value) for value in column.values]
     return [values[0], values[-1], None, "no such value", *values[1:-1][:6]]
 
 
@@ -122,7 +124,7 @@ def searched(challenge: Challenge, cost: Callable[[Challenge], float]) -> Challe
     best, most = challenge, cost(challenge)
     for _ in range(_SWEEPS):
         before = most
-        for column in challenge.schema.released:
+        for column in challenge.schema.measured:
             for candidate in _variations(best, column):
                 found = cost(candidate)
                 if found > most * (1 + 1e-9):
@@ -135,8 +137,8 @@ def searched(challenge: Challenge, cost: Callable[[Challenge], float]) -> Challe
 def _variations(challenge: Challenge, column: Column) -> Iterator[Challenge]:
     neighbours, name = challenge.neighbours, column.name
     cells = [cell for cell in _extreme_cells(column) if cell is not None]
-    if column.kind == "number" and column.low is not None and column.high is not None:
-        cells += [str(column.low + (column.high - column.low) * i / 8) for i in range(1, 8)]
+    if column.cells.block == "number":
+        cells += [str(cell) for cell in column.cells.store(column.cells.spread(9)).to_list()[1:-1]]
     for cell in cells:
         one = {**challenge.one, name: cell}
         if challenge.other is None or neighbours.relation is Relation.ZERO_OUT:

@@ -121,7 +121,7 @@ class Pair:
 
 def _frame_of(rows: Sequence[Row], schema: Schema) -> pl.DataFrame:
     """Rows of text cells as a table."""
-    names = [column.name for column in schema.released]
+    names = [column.name for column in schema.measured]
     return pl.DataFrame({n: [row[n] for row in rows] for n in names}, schema=dict.fromkeys(names, pl.String))
 
 
@@ -136,13 +136,13 @@ def _encoded(rows: Sequence[Row], challenge: Challenge) -> Reals:
     if len(rows) > 1:
         return _bounded(_frame_of(rows, challenge.schema), challenge.schema, challenge.row_bound)
     # a search asks for the same few rows again and again
-    cells = tuple(tuple(row[column.name] for column in challenge.schema.released) for row in rows)
+    cells = tuple(tuple(row[column.name] for column in challenge.schema.measured) for row in rows)
     return _encoded_row(cells, challenge.schema, challenge.row_bound)
 
 
 @lru_cache(maxsize=4096)
 def _encoded_row(cells: tuple[tuple[str | None, ...], ...], schema: Schema, row_bound: float | None) -> Reals:
-    names = [column.name for column in schema.released]
+    names = [column.name for column in schema.measured]
     return _bounded(_frame_of([dict(zip(names, row, strict=True)) for row in cells], schema), schema, row_bound)
 
 

@@ -191,7 +191,7 @@ class CellLayout:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.space = schema.space()
-        self.columns = schema.released
+        self.columns = schema.measured
         self.names = [column.name for column in self.columns]
         self.cells = [_ColumnCells(column, _BINS) for column in self.columns]
         self.pair_cells = [_ColumnCells(column, _PAIR_BINS, _MAX_PAIR_VALUES) for column in self.columns]

@@ -1,27 +1,32 @@
-"""One declared column of a table: its kind, range or categories, each checked when the column is made.
+"""One declared column of a table: what its cells are, each declaration checked when the column is made.
 
-An undeclared range is an error that says what to write, never a guess from the rows.
+An undeclared range is an error that says what to write, never a guess from the rows. What a kind of cell needs, and how
+it is read and written, stands in `declare/cell_kinds`, a file each.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
-import math
-import numbers
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from functools import cached_property
+from typing import Any, Literal
 
 from adumbra.common.errors import InputError
 from adumbra.common.shown import shown_toml
-from adumbra.common.validation import finite, said
-from adumbra.declare.space import Kind
+from adumbra.common.validation import said
+from adumbra.declare.cell_kinds.calendar import Date, Datetime, Duration, TimeOfDay
+from adumbra.declare.cell_kinds.category import MAX_VALUES, Category, Flag, Ordinal
+from adumbra.declare.cell_kinds.cell_kind import CellKind
+from adumbra.declare.cell_kinds.number import Number
 from adumbra.declare.spelling import Value
 from adumbra.declare.spelling import key as key_of
 
 __all__ = [
+    "CELL_KINDS",
     "COLUMN_KEYS",
+    "KEEP",
     "MAX_VALUES",
     "Column",
     "Role",
@@ -35,28 +40,55 @@ __all__ = [
     "writable",
 ]
 
-MAX_VALUES = 100_000
-_CLOSEST = 2.0**-30  # narrower than this share of its own size, a range leaves too few digits for the grid
-_SMALLEST, _LARGEST = 1e-290, 1e300
-_MAX_INTEGER = 2**53
-
-Role = Literal["label", "drop"]
-_KINDS = ("number", "category", "flag")
-_ROLES = ("label", "drop")
-COLUMN_KEYS = ("kind", "low", "high", "integer", "missing", "values", "role")
-_KEYS_OF_KIND: dict[str, tuple[str, ...]] = {
-    "number": ("low", "high", "integer"),
-    "category": ("values",),
-    "flag": (),
+CELL_KINDS: dict[str, type[CellKind]] = {
+    kind.name: kind for kind in (Number, Category, Flag, Ordinal, Date, Datetime, TimeOfDay, Duration)
 }
+"""Every kind of cell, by the word that the schema has for it."""
+KEEP = "keep"
+"""What `missing` says, where nothing else is said: an empty cell stays empty."""
+TYPES = (
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    "float32",
+    "float64",
+    "boolean",
+    "string",
+    "categorical",
+)
+
+Role = Literal["label", "drop", "id"]
+_ROLES = ("label", "drop", "id")
+COLUMN_KEYS = (
+    "kind",
+    "low",
+    "high",
+    "integer",
+    "step",
+    "decimals",
+    "scale",
+    "format",
+    "zone",
+    "values",
+    "most",
+    "separator",
+    "spikes",
+    "missing",
+    "blank",
+    "type",
+    "role",
+    "pattern",
+    "derived",
+)
+_OF_ANY = ("kind", "missing", "blank", "type", "role", "derived")
+_LISTS = ("values", "spikes", "blank")
 
 
 @dataclass(frozen=True)
 class Column:
     """One column of the table, checked when it is made.
 
-    A number needs `low` and `high`; a category needs `values`; a flag needs nothing. A column with
-    role "drop" is never read, and keeps nothing but its name.
+    A number needs `low` and `high`; a category needs `values`; a flag needs nothing (docs/schema.md has the rest). A
+    column with role "drop" is never read, and keeps nothing but its name; one with role "id" is never read either, and
+    is released with fresh ids.
 
     >>> Column("age", "number", low=0, high=110, missing=40).width
     1
@@ -65,49 +97,68 @@ class Column:
     """
 
     name: str
-    kind: Kind | None = None
-    low: float | None = None
-    high: float | None = None
+    kind: str | None = None
+    low: Any = None
+    high: Any = None
     integer: bool = False
-    missing: Value | None = None
+    missing: Any = None
+    """Where an empty cell goes; None where it is kept as one, which the schema writes as "keep"."""
     values: tuple[Value, ...] = field(default=())
     role: Role | None = None
+    step: Any = None
+    decimals: int | None = None
+    scale: str | None = None
+    format: str | None = None
+    zone: str | None = None
+    most: int | None = None
+    separator: str | None = None
+    spikes: tuple[Any, ...] = field(default=())
+    blank: tuple[Value, ...] = field(default=())
+    type: str | None = None
+    pattern: str | None = None
+    derived: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise InputError("a column name that is not empty", said(self.name), "name every column")
+        if self.kind == "number" and self.values and self.low is None and self.high is None:  # ordered codes
+            self.settle(kind="ordinal")
         self._check_words()
-        if self.role == "drop":
-            for key, empty in (
-                ("low", None),
-                ("high", None),
-                ("missing", None),
-                ("values", ()),
-                ("kind", None),
-            ):
-                object.__setattr__(self, key, empty)
-            object.__setattr__(self, "integer", False)
+        if self.role == "drop" or self.role == "id":
+            self._check_unread()
             return
-        self._check_writable("a name", self.name)
+        self.check_writable("a name", self.name)
         if self.kind is None:
-            raise self._error(
+            raise self.error(
                 "a kind",
                 "none",
                 'write kind = "number", "category" or "flag", or role = "drop" to leave it out',
             )
         self._check_stray_keys()
-        check = {"number": self._check_number, "category": self._check_category, "flag": self._check_flag}
-        check[self.kind]()
+        for key in _LISTS:
+            if isinstance(getattr(self, key), list):
+                self.settle(**{key: tuple(getattr(self, key))})
+        self._check_keep()
+        CELL_KINDS[self.kind].check(self)
+        self._check_blank()
+
+    @cached_property
+    def cells(self) -> CellKind:
+        """What its cells are."""
+        return CELL_KINDS[str(self.kind)](self)
+
+    @property
+    def measured(self) -> bool:
+        """Whether its cells are read: it comes out, and is neither an id nor computed from other columns."""
+        return self.kind is not None and self.derived is None
 
     @property
     def width(self) -> int:
-        """Number of encoded coordinates (0 for a dropped column)."""
-        if self.kind is None:
-            return 0
-        return len(self.values) if self.kind == "category" else 1
+        """Number of encoded coordinates (0 for a column that is not read)."""
+        return self.cells.width if self.measured else 0
 
     @property
-    def value_type(self) -> type[str] | type[int] | type[float] | type[bool]:
+    def value_type(self) -> Any:
         """Type of a category's values."""
         return type(self.values[0])
 
@@ -121,157 +172,87 @@ class Column:
             out[key] = list(value) if isinstance(value, tuple) else value
         return out
 
-    def _error(self, expected: str, got: str, remedy: str) -> InputError:
+    def settle(self, **fields: Any) -> None:
+        """Put declared fields into their one form, while the column is being made."""
+        for key, value in fields.items():
+            object.__setattr__(self, key, value)
+
+    def error(self, expected: str, got: str, remedy: str) -> InputError:
+        """The error of a declaration of this column."""
         return InputError(f"column {self.name!r}: {expected}", got, f"{remedy} under {heading(self.name)}")
 
-    def _check_words(self) -> None:
-        words: tuple[tuple[str, object, tuple[str, ...]], ...] = (
-            ("kind", self.kind, _KINDS),
-            ("role", self.role, _ROLES),
-        )
-        for key, word, known in words:
-            if word is not None and word not in known:
-                hint = nearest(word, known)
-                raise self._error(
-                    f"{key} one of {', '.join(known)}",
-                    f"{key} = {said(word)}",
-                    f'write {key} = "{hint or known[0]}"',
-                )
-        if not isinstance(self.integer, bool):
-            raise self._error("integer true or false", f"integer = {said(self.integer)}", "write integer = true")
-
-    def _check_writable(self, what: str, text: str) -> None:
+    def check_writable(self, what: str, text: str) -> None:
         """Refuse a null byte or half of a surrogate pair: no release that holds one could be written."""
         if not writable(text):
             got = "a null byte, or half of a surrogate pair"
             raise InputError(f"column {self.name!r}: {what} that a file can hold", got, "write it without")
 
+    def _check_words(self) -> None:
+        words: tuple[tuple[str, object, tuple[str, ...]], ...] = (
+            ("kind", self.kind, tuple(CELL_KINDS)),
+            ("role", self.role, _ROLES),
+            ("type", self.type, TYPES),
+        )
+        for key, word, known in words:
+            if key == "type" and word in CELL_KINDS:  # as other schemas call it
+                raise self.error("a kind", f"'type' = {said(word)}", f'did you mean kind = "{word}"?')
+            if word is not None and word not in known:
+                hint = nearest(word, known)
+                raise self.error(
+                    f"{key} one of {', '.join(known)}",
+                    f"{key} = {said(word)}",
+                    f'write {key} = "{hint or known[0]}"',
+                )
+        if not isinstance(self.integer, bool):
+            raise self.error("integer true or false", f"integer = {said(self.integer)}", "write integer = true")
+        for key in ("derived", "pattern", "separator", "format", "zone", "scale"):
+            text = getattr(self, key)
+            if text is not None and not isinstance(text, str):
+                raise self.error(f"{key} as text", type_name(text), f'write {key} = "..."')
+
+    def _check_unread(self) -> None:
+        """A column that is not read keeps its name, and the pattern of its ids."""
+        if self.derived is not None:
+            raise self.error(f"no role {self.role} for a derived column", "both", "delete one of them")
+        for key in COLUMN_KEYS:
+            if key not in ("role", "pattern"):
+                self.settle(**{key: () if key in _LISTS else False if key == "integer" else None})
+        if self.role == "drop":
+            self.settle(pattern=None)
+            return
+        self.check_writable("a name", self.name)
+        if self.pattern is not None:
+            self.check_writable("a pattern", self.pattern)
+            if "#" not in self.pattern and "@" not in self.pattern:
+                remedy = 'write pattern = "P-#####": # stands for a digit, @ for a letter'
+                raise self.error("a pattern with a # or a @", f"pattern = {self.pattern!r}", remedy)
+
     def _check_stray_keys(self) -> None:
-        allowed = _KEYS_OF_KIND[str(self.kind)]
-        given = {
-            "low": self.low is not None,
-            "high": self.high is not None,
-            "integer": self.integer,
-            "values": bool(self.values),
-        }
-        for key, present in given.items():
+        allowed = (*CELL_KINDS[str(self.kind)].keys, *_OF_ANY)
+        for key in COLUMN_KEYS:
+            value = getattr(self, key)
+            present = value is not None and value != () and value is not False
             if present and key not in allowed:
-                raise self._error(
+                raise self.error(
                     f"no {key} for kind {self.kind}", f"{key} declared", f"delete {key}, or correct the kind,"
                 )
 
-    def _check_number(self) -> None:
-        for key in ("low", "high"):
-            object.__setattr__(self, key, self._finite(key, getattr(self, key)))
-        low, high = cast(float, self.low), cast(float, self.high)
-        if not low < high:
-            raise self._error("low < high", f"low = {low:g}, high = {high:g}", "write the smaller one as low")
-        width = high - low
-        if not _SMALLEST < width < _LARGEST:
-            raise self._error(
-                f"high - low between {_SMALLEST:g} and {_LARGEST:g}",
-                f"low = {low:g}, high = {high:g}",
-                "write the range that the column can really take, or change its unit of measure,",
-            )
-        if width < _CLOSEST * max(abs(low), abs(high)):
-            raise self._error(
-                "low and high further apart for their size",
-                f"low = {low!r}, high = {high!r}",
-                "measure the column from a nearer origin (subtract a public constant), or widen the range",
-            )
-        if self.integer and not all(v.is_integer() and abs(v) <= _MAX_INTEGER for v in (low, high)):
-            raise self._error(
-                "whole low and high (at most 2^53) for integer = true",
-                f"low = {low!r}, high = {high!r}",
-                "write whole numbers, or delete integer,",
-            )
-        if self.missing is not None:
-            missing = self._finite("missing", self.missing)
-            if not low <= missing <= high:
-                raise self._error(
-                    f"missing between low = {low:g} and high = {high:g}",
-                    f"missing = {missing:g}",
-                    "write a missing inside the range, or delete it (an empty cell is its middle),",
-                )
-            object.__setattr__(self, "missing", missing)
+    def _check_keep(self) -> None:
+        if not isinstance(self.missing, str) or self.missing.strip().lower() != KEEP:
+            return
+        if any(isinstance(value, str) and value.strip().lower() == KEEP for value in self.values):
+            got = f"missing = {self.missing!r}, which is a declared value too"
+            raise self.error("a missing that can mean one thing only", got, "delete missing, or rename the value,")
+        self.settle(missing=None)
 
-    def _finite(self, key: str, value: object) -> float:
-        if value is None:
-            raise self._error(
-                f"a declared {key}",
-                "none",
-                f"write {key} = a number known without looking at the rows (a draft's suggestion must be confirmed)",
-            )
-        if isinstance(value, bool) or not isinstance(value, numbers.Real):
-            raise self._error(f"{key} as a number", type_name(value), f"for example, write {key} = 0")
-        if not finite(value):
-            raise self._error(f"a finite {key}", f"{key} = {said(value)}", f"write {key} = an ordinary number")
-        return float(value) + 0.0  # -0.0 becomes 0.0, so that equal schemas print alike
-
-    def _check_category(self) -> None:
-        if self.values and not isinstance(self.values, tuple | list):
-            raise self._error("values as a list", type_name(self.values), 'write values = ["...", "..."]')
-        if not self.values:
-            raise self._error(
-                "declared values",
-                "none",
-                'write values = ["...", "..."], known without looking at the rows '
-                "(a draft's suggestion must be confirmed),",
-            )
-        if len(self.values) > MAX_VALUES:
-            raise self._error(
-                f"at most {MAX_VALUES:,} values",
-                f"{len(self.values):,}",
-                'group them, or write role = "drop"',
-            )
-        object.__setattr__(self, "values", self._one_type(tuple(self.values)))
-        for value in self.values if self.value_type is str else ():
-            self._check_writable("values", cast(str, value))
-        twice = repeated(_written(v) for v in self.values)
-        if twice is not None:
-            raise self._error("each value once", f"{twice!r} twice (spaces around it do not count)", "delete one")
-        self._check_distinct()
-        if self.missing is not None:
-            same = [v for v in self.values if _alike(v, self.missing)]
-            if not same:
-                raise self._error(
-                    "missing among the declared values",
-                    f"missing = {said(self.missing)}",
-                    "write one of the values as missing, or delete it (an empty cell belongs to none),",
-                )
-            object.__setattr__(self, "missing", same[0])
-
-    def _check_distinct(self) -> None:
-        """Refuse values that a reader which gives the column another type could not tell apart."""
-        same = repeated(key_of(v) for v in self.values)
-        if isinstance(same, str):
-            raise self._error("values that spell different moments", f"two that spell {same!r}", "delete one")
-        if same is not None:
-            got = (
-                f"two that spell {same} (true is read as 1 and false as 0)"
-                if same in (0, 1)
-                else f"two that spell {same}"
-            )
-            raise self._error("values that spell different numbers", got, "delete one, or declare another word")
-
-    def _one_type(self, values: tuple[object, ...]) -> tuple[Value, ...]:
-        types = {type(v) for v in values}
-        if types <= {int, float} and not all(_representable(cast(float, v)) for v in values):
-            raise self._error("finite values", "nan, an infinity or a number too large", "delete it")
-        if types == {int, float}:  # [0, 0.5, 1] is how people write it
-            values, types = tuple(float(cast(float, v)) for v in values), {float}
-        if len(types) > 1 or not types <= {str, int, float, bool}:
-            names = ", ".join(sorted(t.__name__ for t in types))
-            raise self._error(
-                "values of one type (text, numbers, or true and false)",
-                f"types {names}",
-                "put quotes around all of them or around none",
-            )
-        return cast(tuple[Value, ...], values)
-
-    def _check_flag(self) -> None:
-        if self.missing is not None and not isinstance(self.missing, bool):
-            raise self._error("missing true or false", f"missing = {said(self.missing)}", "write missing = false")
+    def _check_blank(self) -> None:
+        """Words for an empty cell: text or numbers, none of them a declared value."""
+        if not isinstance(self.blank, tuple) or not all(type(v) in (str, int, float) for v in self.blank):
+            raise self.error("blank as a list of words or numbers", type_name(self.blank), 'write blank = ["N"]')
+        declared = {key_of(value) for value in self.values}
+        both = [value for value in self.blank if key_of(value) in declared]
+        if both:
+            raise self.error("blank words that are no declared values", said(both[0]), "delete one of them")
 
 
 def heading(name: str) -> str:
@@ -329,21 +310,6 @@ def repeated(keys: Iterable[str | float]) -> str | float | None:
             return key
         seen.add(key)
     return None
-
-
-def _representable(value: float) -> bool:
-    return -(2**63) <= value < 2**63 if isinstance(value, int) else math.isfinite(value)
-
-
-def _written(value: Value) -> str | float:
-    """A value as it stands in the schema, without spaces around it."""
-    return value.strip() if isinstance(value, str) else float(value)
-
-
-def _alike(value: Value, other: object) -> bool:
-    if isinstance(value, str | bool) or isinstance(other, str | bool):
-        return type(value) is type(other) and _written(value) == _written(other)
-    return type(other) in (int, float) and _representable(cast(float, other)) and value == other
 
 
 def type_name(value: object) -> str:

@@ -4,29 +4,33 @@ The schema is the only source of ranges and categories. Reading them from the ro
 extreme rows for free, so an undeclared range is an error that says what to write, never a guess. Everything
 in a schema is public: it stands on the card of every release.
 
-A missing, unknown or unreadable cell goes to the column's declared `missing` value. Without one it is empty:
-0 in all its coordinates, which for a number is the middle of its range.
+A missing, unknown or unreadable cell is kept as an empty one: 0 in all its coordinates, and empty again in a table that
+is drawn. With a declared `missing` value it goes there instead.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from adumbra.common.errors import InputError
 from adumbra.common.files import MOST_SCHEMA_BYTES, read_at_most, toml_document
 from adumbra.common.validation import finite, path_of, said, table_name, written
 from adumbra.declare.column import COLUMN_KEYS, Column, heading, nearest, repeated, some_of, toml_text, type_name
 from adumbra.declare.guarantee import Unit
-from adumbra.declare.space import GRID, HALF, MOST_LEVELS, Block, Kind, Space
+from adumbra.declare.rules.rules import Rules
+from adumbra.declare.space import GRID, Block, Space
+from adumbra.declare.spelling import Value
 
 __all__ = ["Schema", "TableInfo"]
 
-_PUBLIC_KEYS = ("name", "unit", "rows")
+_PUBLIC_KEYS = ("name", "unit", "rows", "blank")
 _TABLE_KEYS = (*_PUBLIC_KEYS, "ledger")
+_PARTS = ("table", "columns", "rules")
 _MEANT = {
     "type": "kind",
     "dtype": "kind",
@@ -47,6 +51,7 @@ _MOST_STEPS = 2**40
 class TableInfo:
     """Public facts about the table: its name, the protected unit, the number of rows if it is public.
 
+    `blank` are words or numbers that stand for an empty cell in any column that does not declare them as values.
     `ledger` is where its releases are charged. It is a path on the owner's machine, so no card shows it.
     """
 
@@ -54,6 +59,7 @@ class TableInfo:
     unit: Unit | None = None
     rows: int | None = None
     ledger: str | None = None
+    blank: tuple[Value, ...] = ()
 
     def __post_init__(self) -> None:
         if self.name is not None:
@@ -68,6 +74,11 @@ class TableInfo:
             raise InputError(
                 "[table] rows as a whole number above 0", f"rows = {said(self.rows)}", "for example, write rows = 569"
             )
+        if not isinstance(self.blank, list | tuple) or not all(type(v) in (str, int, float) for v in self.blank):
+            raise InputError(
+                "[table] blank as a list of words or numbers", type_name(self.blank), 'write blank = ["N"]'
+            )
+        object.__setattr__(self, "blank", tuple(self.blank))
         if self.ledger is not None:
             written('for example, write ledger = "patients-ledger.db"', ledger=self.ledger)
             if not Path(self.ledger).is_absolute():
@@ -89,23 +100,31 @@ class Schema:
 
     table: TableInfo
     columns: tuple[Column, ...]
+    rules: Rules = field(default_factory=Rules)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
         twice = repeated(c.name for c in self.columns)
         if twice is not None:
             raise InputError("each column once in the schema", f"{twice!r} twice", "delete one of them")
-        if not self.released:
+        if not self.rules:  # derived columns are rules too
+            object.__setattr__(self, "rules", Rules.of((), self.columns))
+        if not self.measured:
             raise InputError(
                 "at least one released column",
-                "none" if not self.columns else "only dropped columns",
+                "none" if not self.columns else "only columns that are not read",
                 "declare a column: [columns.age] with kind, low and high, for example",
             )
 
-    @property
+    @cached_property
     def released(self) -> tuple[Column, ...]:
         """Columns that are not dropped, in order."""
         return tuple(c for c in self.columns if c.role != "drop")
+
+    @cached_property
+    def measured(self) -> tuple[Column, ...]:
+        """The released columns that are read: without ids, and without what follows from other columns."""
+        return tuple(c for c in self.released if c.measured and c.name not in self.rules.unmeasured)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -123,8 +142,8 @@ class Schema:
     def coordinates(self) -> list[str]:
         """A name for every encoded coordinate: the column, and the value for a category."""
         names: list[str] = []
-        for column in self.released:
-            names += [f"{column.name}={v}" for v in column.values] if column.kind == "category" else [column.name]
+        for column in self.measured:
+            names += [f"{column.name}={v}" for v in column.values] if column.width > 1 else [column.name]
         return names
 
     def space(self, row_bound: float | None = None) -> Space:
@@ -139,10 +158,12 @@ class Schema:
                 )
             steps = math.floor(row_bound * GRID)
         blocks, start = [], 0
-        for column in self.released:
-            kind = cast(Kind, column.kind)
-            blocks.append(Block(column.name, kind, start, column.width, _fallback(column), _levels(column)))
-            start += column.width
+        for column in self.measured:
+            cells = column.cells
+            blocks.append(
+                Block(column.name, cells.block, start, cells.width, cells.fallback, cells.levels, cells.spikes)
+            )
+            start += cells.width
         return Space(tuple(blocks), steps)
 
     def to_dict(self) -> dict[str, Any]:
@@ -150,7 +171,10 @@ class Schema:
         table = {key: getattr(self.table, key) for key in _PUBLIC_KEYS if getattr(self.table, key) is not None}
         if "unit" in table:
             table["unit"] = table["unit"].value
-        return {"table": table, "columns": [c.to_dict() for c in self.columns]}
+        if table.pop("blank", ()):
+            table["blank"] = list(self.table.blank)
+        plain = {"table": table, "columns": [c.to_dict() for c in self.columns]}
+        return plain | ({"rules": rules} if (rules := self.rules.to_list()) else {})
 
     def to_toml(self) -> str:
         """The schema file that loads as this schema."""
@@ -161,6 +185,8 @@ class Schema:
         for column in plain["columns"]:
             name = column.pop("name")
             lines += ["", heading(name), *(f"{k} = {toml_text(v)}" for k, v in column.items())]
+        for rule in plain.get("rules", ()):
+            lines += ["", "[[rules]]", *(f"{k} = {toml_text(v)}" for k, v in rule.items())]
         return "\n".join(lines) + "\n"
 
     @staticmethod
@@ -169,7 +195,7 @@ class Schema:
         if not isinstance(data, Mapping):
             raise InputError("a schema with columns", type_name(data), 'give {"columns": {...}}')
         _no_column_on_top(data)
-        _only_known(data, ("table", "columns"), "the schema")
+        _only_known(data, _PARTS, "the schema")
         table, columns = data.get("table", {}), data.get("columns", {})
         if not isinstance(table, Mapping):
             raise InputError("[table] as a TOML table", type_name(table), 'write [table] and below it unit = "row"')
@@ -180,7 +206,11 @@ class Schema:
             listed = [(c.get("name"), {k: v for k, v in c.items() if k != "name"}) for c in columns]
         else:
             raise InputError("columns as TOML tables", type_name(columns), "write one [columns.NAME] for each column")
-        return Schema(TableInfo(**table), tuple(_column(name, fields) for name, fields in listed))
+        made = tuple(_column(name, fields) for name, fields in listed)
+        rules = data.get("rules", [])
+        if not isinstance(rules, list) or not all(isinstance(rule, Mapping) for rule in rules):
+            raise InputError("rules as TOML tables", type_name(rules), 'write [[rules]] and below it check = "..."')
+        return Schema(TableInfo(**table), made, Rules.of(rules, made))
 
     @staticmethod
     def parse(text: str, folder: Path | None = None) -> Schema:
@@ -217,29 +247,6 @@ class Schema:
         return Schema.parse(text, place.parent)
 
 
-def _fallback(column: Column) -> int | None:
-    """The declared `missing` in encoded form, as `Block.fallback` wants it (the arithmetic is that of encoding)."""
-    if column.missing is None:
-        return None
-    if column.kind == "category":
-        return column.values.index(column.missing)
-    if column.kind == "flag":
-        return HALF if column.missing else -HALF
-    low, high = cast(float, column.low), cast(float, column.high)
-    width = high - low
-    return max(-HALF, min(HALF, round((cast(float, column.missing) - (low + width / 2)) / width * GRID)))
-
-
-def _levels(column: Column) -> int | None:
-    """How many whole numbers the range holds, where the column is declared integer and its ends are whole."""
-    if column.kind != "number" or not column.integer:
-        return None
-    low, high = cast(float, column.low), cast(float, column.high)
-    if low != math.floor(low) or high != math.floor(high) or high - low >= MOST_LEVELS:
-        return None
-    return int(high - low) + 1
-
-
 def _column(name: Any, fields: Any) -> Column:
     if not isinstance(fields, Mapping):
         raise InputError(
@@ -248,20 +255,18 @@ def _column(name: Any, fields: Any) -> Column:
             f"write {heading(str(name))} and its keys below",
         )
     _only_known(fields, COLUMN_KEYS, f"column {name!r}")
-    given = dict(fields)
-    if isinstance(given.get("values"), list):
-        given["values"] = tuple(given["values"])
+    given: dict[str, Any] = {k: tuple(value) if isinstance(value, list) else value for k, value in fields.items()}
     return Column(name, **given)
 
 
 def _no_column_on_top(data: Mapping[str, Any]) -> None:
     """Refuse what is plainly a column where tables of a schema belong."""
     for key, fields in data.items():
-        if key in ("table", "columns") or not isinstance(key, str) or not isinstance(fields, Mapping):
+        if key in _PARTS or not isinstance(key, str) or not isinstance(fields, Mapping):
             continue
         if any(name in (*COLUMN_KEYS, *_MEANT) and not isinstance(value, Mapping) for name, value in fields.items()):
             remedy = f"a column stands under columns: write {heading(key)}"
-            raise InputError("the schema with keys among table, columns", repr(key), remedy)
+            raise InputError(f"the schema with keys among {', '.join(_PARTS)}", repr(key), remedy)
 
 
 def _only_known(data: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:

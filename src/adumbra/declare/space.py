@@ -6,14 +6,15 @@ exactly the number whose sensitivity was proved (docs/proofs/grid.md).
 
 | kind | coordinates | values, in grid steps |
 |---|---|---|
-| number | 1 | -GRID/2 (declared low) .. GRID/2 (declared high) |
+| number | 1 | -GRID/2 (declared low) .. GRID/2 (declared high), never 0 |
 | flag | 1 | -GRID/2 (no) or GRID/2 (yes) |
 | category | one per declared value | CATEGORY_STEPS at the cell's value, 0 elsewhere |
 
 An empty cell (missing, unknown) takes its column's declared fallback; with none declared it is 0 in all its
-coordinates. So in encoded units a
-number or flag that moves across its whole range, and a category that changes, each move by a squared
-distance of 1 (the category slightly less: CATEGORY_STEPS is rounded towards zero).
+coordinates, and no value is: a number in the very middle of its range is one step above it. So whoever reads an
+encoded row can tell whether a cell was there. In encoded units a number or flag that moves across its whole range, and
+a category that changes, each move by a squared distance of 1 (the category slightly less: CATEGORY_STEPS is rounded
+towards zero).
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ EXACT = 2.0**53
 WHOLE = 2**61
 """Answers below this meet their noise in 64-bit integers, and nothing overflows (`noise.add`)."""
 CATEGORY_STEPS = math.isqrt(GRID * GRID // 2)  # floor(GRID / sqrt(2)) = 46340
-MOST_LEVELS = 4096  # whole numbers that the grid keeps well apart
-"""A wider range of whole numbers is treated like any other number."""
+MOST_LEVELS = GRID
+"""Equally spaced values that the grid keeps apart; a column of more is treated like any other number."""
 
 Kind = Literal["number", "flag", "category"]
 
@@ -54,7 +55,15 @@ class Block:
     fallback: int | None = None
     """Where an empty cell goes: grid steps (number, flag) or the position of a value (category); None: to 0."""
     levels: int | None = None
-    """How many whole numbers a number declared `integer` can be; None where it is not, or where there are many."""
+    """How many equally spaced values a number can be (whole numbers, codes, days); None where it is not stepped, or
+    where there are more than `MOST_LEVELS`."""
+    spikes: tuple[int, ...] = ()
+    """Grid positions of values that are declared to be common: each gets a cell of its own."""
+
+    @property
+    def keeps(self) -> bool:
+        """Whether an empty cell is a state of its own, to be released as one."""
+        return self.fallback is None
 
     @property
     def stop(self) -> int:

@@ -46,7 +46,7 @@ class Challenge:
         return [*self.shared, self.one], [*self.shared, *([] if self.other is None else [self.other])]
 
     def _problem(self) -> str | None:
-        names = {column.name for column in self.schema.released}
+        names = {column.name for column in self.schema.measured}
         rows = [row for row in (*self.shared, self.one, self.other) if row is not None]
         if any(set(row) != names for row in rows):
             return "rows need a cell for each column of the schema"

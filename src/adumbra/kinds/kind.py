@@ -54,6 +54,8 @@ class KindFacts(BaseModel):
 
     kind: ClassVar[str]
     """Name of the kind."""
+    drawn: ClassVar[bool] = False
+    """Whether its rows are drawn from a model, so that cells may be exchanged between them."""
     row_aligned: bool = False
     """Whether released row i was made from row i of the table."""
 

@@ -29,6 +29,7 @@ from adumbra.numerics.distances import distance_variance
 from adumbra.numerics.projections import ProjectionKind
 from adumbra.numerics.pursuit import pursue
 from adumbra.tables.encode import decode
+from adumbra.tables.released_rows import as_released
 
 if TYPE_CHECKING:
     from adumbra.kinds.kind import Content
@@ -239,10 +240,10 @@ class ProjectedAnswers:
                 raise InputError(f"one of the declared values of {column}", f"{value!r}", "see the schema on the card")
             vector[block.start + place] = self.rows * GRID / CATEGORY_STEPS
         elif block.kind == "flag":
-            yes = spelling.answer(value)
-            if yes is None:
+            read = self._schema.column(column).cells.read(pl.Series([value]))
+            if read.lost[0]:
                 raise InputError(f"yes or no for the flag {column}", f"{value!r}", "write yes or no")
-            vector[block.start] = self.rows if yes else -self.rows
+            vector[block.start] = self.rows if read.values[0, 0] > 0 else -self.rows
             offset = self.rows / 2
         else:
             raise InputError("a category or flag column", f"{column}, a number", "ask for its mean")
@@ -325,11 +326,11 @@ class ProjectedAnswers:
         least squares (minimum norm when k < coordinates).
         """
         if self._dictionary is not None:
-            return decode(self._pursued(self._dictionary) * GRID, self._schema)
+            return as_released(decode(self._pursued(self._dictionary) * GRID, self._schema), self._schema)
         stacked = np.hstack([b.rows / math.sqrt(b.noise_variance) for b in self._bands])
         matrix = np.hstack([b.matrix / math.sqrt(b.noise_variance) for b in self._bands])
         back = np.linalg.lstsq(matrix.T, stacked.T, rcond=None)[0].T
-        return decode(back * GRID, self._schema)
+        return as_released(decode(back * GRID, self._schema), self._schema)
 
     def _pursued(self, atoms: Dictionary) -> Reals:
         """Few atoms for every row, until what is left is no more than the noise."""
@@ -355,10 +356,11 @@ class ProjectedAnswers:
 
     def _range(self, column: str) -> tuple[float, float]:
         declared = self._schema.column(column)
-        if declared.kind == "flag":
-            return 0.0, 1.0
-        assert declared.low is not None and declared.high is not None
-        return float(declared.low), float(declared.high)
+        found = declared.cells.range
+        if found is None or not declared.cells.linear:
+            got = f"{column}, whose values are in order but not equally far apart"
+            raise InputError("a column whose mean can be read from a projection", got, "ask for another column")
+        return found
 
 
 def _pairs(given: Any) -> Integers:

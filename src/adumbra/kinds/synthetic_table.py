@@ -37,6 +37,7 @@ class SyntheticTableFacts(KindFacts):
     """Facts of a table that was drawn."""
 
     kind: ClassVar[str] = "synthetic_table"
+    drawn: ClassVar[bool] = True
     row_aligned: Literal[False] = False
     label: tuple[str, ...] = ()
     """Columns whose combinations of values make the classes."""

@@ -105,7 +105,7 @@ class NoisyRows:
 
 def _units(setting: Setting) -> tuple[tuple[str, ...], Reals, Reals]:
     """Names of the coordinates, and what 0 and 1 of each stand for."""
-    declared = {} if setting.schema is None else {column.name: column for column in setting.schema.released}
+    declared = {} if setting.schema is None else {column.name: column for column in setting.schema.measured}
     names: list[str] = []
     middle, width = np.zeros(setting.space.width), np.ones(setting.space.width)
     for block in setting.space.blocks:
@@ -115,9 +115,10 @@ def _units(setting: Setting) -> tuple[tuple[str, ...], Reals, Reals]:
             names += [f"{block.column}={value}" for value in values]
             continue
         names.append(block.column)
-        if block.kind == "number" and column is not None and column.low is not None and column.high is not None:
-            width[block.start] = column.high - column.low
-            middle[block.start] = column.low + width[block.start] / 2
+        if block.kind == "number" and column is not None and column.cells.linear and column.cells.range is not None:
+            low, high = column.cells.range
+            width[block.start] = high - low
+            middle[block.start] = low + width[block.start] / 2
     return tuple(names), middle, width
 
 

@@ -32,16 +32,21 @@ class Cells:
     """The cells of some columns.
 
     `cuts` replaces the equal cells of a number by cells between these grid positions (ascending); everything else
-    keeps the cells its kind gives it.
+    keeps the cells its kind gives it. `counts` are cells of values; a column that is `missing` has one more, the last,
+    for cells that are not there. Without it such a cell is nowhere.
     """
 
     blocks: tuple[Block, ...]
     counts: tuple[int, ...]
     cuts: tuple[Reals | None, ...] = field(default=())
+    missing: tuple[bool, ...] = field(default=())
 
     def __post_init__(self) -> None:
         if len(self.blocks) != len(self.counts) or (self.cuts and len(self.cuts) != len(self.blocks)):
             raise ValueError("one count, and one set of cuts or none, for each column")
+        object.__setattr__(self, "missing", tuple(self.missing) or (False,) * len(self.blocks))
+        if len(self.missing) != len(self.blocks):
+            raise ValueError("a cell for what is missing, or none, for each column")
         for block, count in zip(self.blocks, self.counts, strict=True):
             if count < 1 or (block.kind != "number" and count != cell_count(block, 1)):
                 raise ValueError(f"column {block.column!r} cannot have {count} cells")
@@ -56,25 +61,32 @@ class Cells:
         object.__setattr__(self, "cuts", tuple(own))
 
     @staticmethod
-    def even(blocks: Sequence[Block], bins: int, most_levels: int = 20) -> Cells:
+    def even(blocks: Sequence[Block], bins: int, most_levels: int = 20, *, missing: bool = False) -> Cells:
         """Cells of the columns `blocks`: one per value, but `bins` equal ones for numbers.
 
-        A number of at most `most_levels` declared levels has a cell per level.
+        A number of at most `most_levels` declared levels has a cell per level. With `missing`, columns that keep empty
+        cells have one for them.
         """
-        return Cells(tuple(blocks), tuple(cell_count(b, bins, most_levels) for b in blocks))
+        counts = tuple(cell_count(b, bins, most_levels) for b in blocks)
+        return Cells(tuple(blocks), counts, missing=tuple(missing and b.keeps for b in blocks))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Cells of each column, that for empty ones among them."""
+        return tuple(count + missing for count, missing in zip(self.counts, self.missing, strict=True))
 
     @property
     def total(self) -> int:
         """Cells of all columns together."""
-        return sum(self.counts)
+        return sum(self.sizes)
 
     @property
     def starts(self) -> Integers:
         """Position of each column's first cell in a list of all cells."""
-        return (np.cumsum(self.counts) - self.counts).astype(np.int64)
+        return (np.cumsum(self.sizes) - self.sizes).astype(np.int64)
 
     def of(self, batch: Reals) -> Integers:
-        """The cell of every value, one column for each block; -1 for an empty flag or category."""
+        """The cell of every value, one column for each block; of an empty one its own cell, or -1 where it has none."""
         out = np.empty((len(batch), len(self.blocks)), dtype=np.int64)
         plain = [i for i, b in enumerate(self.blocks) if b.kind != "category" and self._cuts(i) is None]
         if plain:
@@ -84,17 +96,19 @@ class Cells:
             # a level sits in the middle of its cell, the ends of a range at the outer edges of theirs
             steps = np.where(leveled, counts - 1, counts) / GRID
             found = np.floor((values + HALF) * steps + np.where(leveled, 0.5, 0.0)).astype(np.int64)
-            found = np.clip(found, 0, counts - 1)
-            flags = np.array([self.blocks[i].kind == "flag" for i in plain])
-            found[:, flags] = np.where(values[:, flags] == 0, -1, found[:, flags])
-            out[:, plain] = found
+            empty = np.array([self._empty(i) for i in plain])
+            out[:, plain] = np.where(values == 0, empty, np.clip(found, 0, counts - 1))
         for i, block in enumerate(self.blocks):
             if block.kind == "category":
                 part = batch[:, block.start : block.stop]
-                out[:, i] = np.where(part.max(axis=1) > 0, part.argmax(axis=1), -1)
+                out[:, i] = np.where(part.max(axis=1) > 0, part.argmax(axis=1), self._empty(i))
             elif (cuts := self._cuts(i)) is not None:
-                out[:, i] = np.searchsorted(cuts, batch[:, block.start], side="right")
+                values = batch[:, block.start]
+                out[:, i] = np.where(values == 0, self._empty(i), np.searchsorted(cuts, values, side="right"))
         return out
+
+    def _empty(self, index: int) -> int:
+        return self.counts[index] if self.missing[index] else -1
 
     def edges(self, index: int) -> Reals:
         """Grid positions of the ends of a number's cells, one more than the cells."""
@@ -123,27 +137,27 @@ class Cells:
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """The class of a row: the value of a label column, or the combination of several."""
+    """The class of a row: the value of a label column, or the combination of several; an empty label may be one too."""
 
     cells: Cells
 
     @property
     def count(self) -> int:
         """Number of classes."""
-        return math.prod(self.cells.counts)
+        return math.prod(self.cells.sizes)
 
     def of(self, batch: Reals) -> Integers:
-        """The class of every row; -1 where a label is empty."""
+        """The class of every row; -1 where a label is empty and has no cell for that."""
         cells = self.cells.of(batch)
         out = np.zeros(len(batch), dtype=np.int64)
-        for column, count in zip(cells.T, self.cells.counts, strict=True):
+        for column, count in zip(cells.T, self.cells.sizes, strict=True):
             out = out * count + column
         return np.where((cells < 0).any(axis=1), -1, out)
 
     def values_of(self, groups: Integers) -> Integers:
         """Back to one cell for each label column."""
-        out = np.empty((len(groups), len(self.cells.counts)), dtype=np.int64)
+        out = np.empty((len(groups), len(self.cells.sizes)), dtype=np.int64)
         rest = groups
-        for index in range(len(self.cells.counts) - 1, -1, -1):
-            rest, out[:, index] = np.divmod(rest, self.cells.counts[index])
+        for index in range(len(self.cells.sizes) - 1, -1, -1):
+            rest, out[:, index] = np.divmod(rest, self.cells.sizes[index])
         return out

@@ -20,10 +20,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from adumbra.common.errors import InputError
+from adumbra.declare.cell_kinds.number import Number
 from adumbra.declare.column import Column
 from adumbra.declare.schema import Schema
-from adumbra.declare.space import CATEGORY_STEPS, GRID, HALF, Block
-from adumbra.declare.spelling import answers, blank, numbers, places
+from adumbra.declare.space import CATEGORY_STEPS, Block
+from adumbra.declare.spelling import Value, blank, key, places
 from adumbra.tables.matrix import Unnamed, as_frame
 from adumbra.tables.numbers import Ranges
 
@@ -67,7 +68,7 @@ def check_columns(schema: Schema, columns: Iterable[str], types: Mapping[str, st
         _check_unnamed(schema, columns, types)
         return
     present = dict.fromkeys(columns)
-    absent = [c.name for c in schema.released if c.name not in present]
+    absent = [c.name for c in schema.measured if c.name not in present]
     if absent:
         raise InputError(
             "every released column of the schema in the table",
@@ -82,18 +83,18 @@ def check_columns(schema: Schema, columns: Iterable[str], types: Mapping[str, st
             f"{_some(extra)} undeclared",
             'declare each under [columns."NAME"]; write role = "drop" to leave it out of the release',
         )
-    for column in schema.released if types is not None else ():
+    for column in schema.measured if types is not None else ():
         _check_type(column, cast(Mapping[str, str], types)[column.name])
 
 
 def _check_unnamed(schema: Schema, columns: Unnamed, types: Mapping[str, str] | None) -> None:
-    if len(columns) != len(schema.released):
+    if len(columns) != len(schema.measured):
         raise InputError(
-            f"an array of {len(schema.released)} columns, one for each released column of the schema, in order",
+            f"an array of {len(schema.measured)} columns, one for each released column of the schema, in order",
             f"{len(columns)} columns",
             "give the array of these columns, or a data frame, whose columns have names",
         )
-    for column, name in zip(schema.released if types is not None else (), columns, strict=False):
+    for column, name in zip(schema.measured if types is not None else (), columns, strict=False):
         _check_type(column, cast(Mapping[str, str], types)[name])
 
 
@@ -107,7 +108,8 @@ class _Layout:
     names: list[str]
     width: int
     every: tuple[int, ...]
-    all_numbers: bool
+    quick: frozenset[int]
+    """Places of numbers on a linear scale, without words of their own for an empty cell: one pass reads them all."""
     ranges: dict[tuple[int, ...], tuple[list[str], Ranges]] = field(default_factory=dict)
 
     @staticmethod
@@ -116,10 +118,10 @@ class _Layout:
         layout = _last
         if layout is None or layout.schema is not schema:
             space = schema.space()
-            columns = tuple(schema.released)
+            columns = schema.measured
             names, every = [c.name for c in columns], tuple(range(len(columns)))
-            numbers = all(c.kind == "number" for c in columns)
-            layout = _Layout(schema, columns, space.blocks, names, space.width, every, numbers)
+            quick = frozenset(i for i, c in enumerate(columns) if _quick(c, schema.table.blank))
+            layout = _Layout(schema, columns, space.blocks, names, space.width, every, quick)
             _last = layout
         return layout
 
@@ -129,6 +131,11 @@ class _Layout:
             columns = [self.columns[i] for i in places]
             self.ranges[places] = [column.name for column in columns], Ranges.of(columns)
         return self.ranges[places]
+
+
+def _quick(column: Column, blank_words: tuple[Value, ...]) -> bool:
+    blank_numbers = any(isinstance(key(word), float) for word in (*column.blank, *blank_words))
+    return isinstance(column.cells, Number) and column.cells.linear and not blank_numbers
 
 
 _last: _Layout | None = None
@@ -142,12 +149,12 @@ def encode(frame: pl.DataFrame | NDArray[Any], schema: Schema) -> Encoded:
 
     >>> schema = Schema.parse('[columns.age]\\nkind = "number"\\nlow = 0\\nhigh = 100')
     >>> encode(pl.DataFrame({"age": ["0", "50", "", "1e999"]}), schema).values.ravel().tolist()
-    [-32768.0, 0.0, 0.0, 32768.0]
+    [-32768.0, 1.0, 0.0, 32768.0]
     """
     layout = _Layout.of(schema)
     every = layout.every
     if isinstance(frame, np.ndarray):
-        if layout.all_numbers and frame.dtype.kind in "fiu":
+        if len(layout.quick) == len(every) and frame.dtype.kind in "fiu":
             return _numbers(frame, layout, every)
         frame = as_frame(frame, layout.names)
     if frame.columns != layout.names:
@@ -157,7 +164,7 @@ def encode(frame: pl.DataFrame | NDArray[Any], schema: Schema) -> Encoded:
     types = frame.dtypes
     for column, dtype in zip(layout.columns, types, strict=True):
         _check_type(column, _cell_type(dtype))
-    plain = tuple(i for i in every if layout.columns[i].kind == "number" and _plain_number(types[i]))
+    plain = tuple(i for i in every if i in layout.quick and _plain_number(types[i]))
     if plain == every:
         return _numbers(_matrix(frame, types), layout, every)
     values = np.zeros((frame.height, layout.width))
@@ -169,12 +176,34 @@ def encode(frame: pl.DataFrame | NDArray[Any], schema: Schema) -> Encoded:
         repairs |= found.repairs
     for i in sorted(set(every) - set(plain)):
         block, column, series = layout.blocks[i], layout.columns[i], frame.to_series(i)
-        if column.kind == "category":
-            repairs[column.name] = _one_hot(series, column, values[:, block.start : block.stop])
-        else:
-            fill = _number if column.kind == "number" else _flag
-            repairs[column.name] = fill(series, column, values[:, block.start])
+        part = values[:, block.start : block.stop]
+        repairs[column.name] = _cells(series, column, schema.table.blank, block.fallback, part)
     return Encoded(values, repairs)
+
+
+def _cells(
+    series: pl.Series, column: Column, blank_words: tuple[Value, ...], fallback: int | None, out: NDArray[np.float64]
+) -> Repairs:
+    """Cells of one column, each by itself; what cannot be read goes to the `fallback`, or stays 0."""
+    series = _without_blanks(series, column, blank_words)
+    read = column.cells.read(series)
+    out[:] = read.values
+    if fallback is not None and read.lost.any():
+        if column.cells.block == "category":
+            out[read.lost, fallback] = CATEGORY_STEPS
+        else:
+            out[read.lost, 0] = fallback
+    return Repairs(*_split(series, read.lost), read.clipped)
+
+
+def _without_blanks(series: pl.Series, column: Column, blank_words: tuple[Value, ...]) -> pl.Series:
+    """The cells, empty where one holds a word or number for that; a declared value is a value all the same."""
+    declared = {key(value) for value in column.values}
+    words = tuple(dict.fromkeys(str(w) for w in (*column.blank, *blank_words) if key(w) not in declared))
+    if not words:
+        return series
+    there = pl.Series(places(series, words) < 0)
+    return series if there.all() else series.zip_with(there, pl.Series([None], dtype=series.dtype))
 
 
 def _plain_number(dtype: pl.DataType) -> bool:
@@ -212,49 +241,24 @@ def decode(values: NDArray[Any], schema: Schema) -> pl.DataFrame:
     if np.isnan(array).any():
         raise InputError("numbers to decode", "nan", "report this: a release must not hold nan")
     columns = {}
-    for block, column in zip(space.blocks, schema.released, strict=True):
-        part = array[:, block.start : block.stop]
-        if column.kind == "number":
-            columns[column.name] = _decode_number(part[:, 0], column)
-        elif column.kind == "flag":
-            columns[column.name] = pl.Series(part[:, 0] > 0)
-        else:
-            columns[column.name] = pl.Series(list(column.values)).gather(part.argmax(axis=1))
+    for block, column in zip(space.blocks, schema.measured, strict=True):
+        codes = column.cells.codes(array[:, block.start : block.stop])
+        columns[column.name] = column.cells.write(codes)
     return pl.DataFrame(columns)
 
 
 def decode_cells(values: NDArray[Any], schema: Schema) -> pl.DataFrame:
     """Turn one number a column into a table of the declared types.
 
-    A number or flag is in grid steps, as in `decode`; a category is the position of its value.
+    A number or flag is in grid steps, as in `decode`; a category is the position of its value; nan is an empty cell.
     """
     array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 2 or array.shape[1] != len(schema.released):
+    if array.ndim != 2 or array.shape[1] != len(schema.measured):
         raise InputError(
-            f"rows of {len(schema.released)} numbers", f"shape {array.shape}", "decode with its own schema"
+            f"rows of {len(schema.measured)} numbers", f"shape {array.shape}", "decode with its own schema"
         )
-    if np.isnan(array).any():
-        raise InputError("numbers to decode", "nan", "report this: a release must not hold nan")
-    columns = {}
-    for part, column in zip(array.T, schema.released, strict=True):
-        if column.kind == "number":
-            columns[column.name] = _decode_number(part, column)
-        elif column.kind == "flag":
-            columns[column.name] = pl.Series(part > 0)
-        else:
-            place = np.clip(part, 0, column.width - 1).astype(np.int64)
-            columns[column.name] = pl.Series(list(column.values)).gather(place)
-    return pl.DataFrame(columns)
-
-
-def _decode_number(steps: NDArray[np.float64], column: Column) -> pl.Series:
-    low, high = cast(float, column.low), cast(float, column.high)
-    width = high - low
-    number = (low + width / 2) + np.clip(steps, -HALF, HALF) / GRID * width
-    number = np.clip(number, low, high)
-    number[steps <= -HALF] = low  # exact ends, free of the last bit's rounding
-    number[steps >= HALF] = high
-    return pl.Series(np.rint(number).astype(np.int64) if column.integer else number)
+    parts = zip(array.T, schema.measured, strict=True)
+    return pl.DataFrame({column.name: column.cells.write(part) for part, column in parts})
 
 
 def _cell_type(dtype: pl.DataType) -> str:
@@ -264,7 +268,7 @@ def _cell_type(dtype: pl.DataType) -> str:
         return "boolean"
     if dtype in (pl.String, pl.Categorical, pl.Enum, pl.Null):
         return "text"
-    return "time" if dtype in (pl.Date, pl.Datetime, pl.Time) else "other"
+    return "time" if dtype.is_temporal() else "other"
 
 
 def _check_type(column: Column, got: str) -> None:
@@ -275,41 +279,6 @@ def _check_type(column: Column, got: str) -> None:
             f"cells of type {got}",
             'convert the column, or write role = "drop"',
         )
-
-
-def _number(series: pl.Series, column: Column, out: NDArray[np.float64]) -> Repairs:
-    low, high = cast(float, column.low), cast(float, column.high)
-    number = numbers(series)
-    lost = np.isnan(number)
-    clipped = int(np.count_nonzero((number < low) | (number > high)))
-    fallback = column.missing
-    number[lost] = low if fallback is None else cast(float, fallback)
-    # Clipped before any arithmetic, so nothing below can overflow: |number - middle| <= width / 2.
-    number = np.clip(number, low, high)
-    width = high - low
-    steps = np.rint((number - (low + width / 2)) / width * GRID)
-    out[:] = np.clip(steps, -HALF, HALF)
-    if fallback is None:
-        out[lost] = 0.0
-    return Repairs(*_split(series, lost), clipped)
-
-
-def _flag(series: pl.Series, column: Column, out: NDArray[np.float64]) -> Repairs:
-    said = answers(series)
-    lost = said < 0
-    out[:] = np.where(said == 1, HALF, -HALF)
-    out[lost] = 0.0 if column.missing is None else (HALF if column.missing else -HALF)
-    return Repairs(*_split(series, lost))
-
-
-def _one_hot(series: pl.Series, column: Column, out: NDArray[np.float64]) -> Repairs:
-    code = places(series, column.values)
-    lost = code < 0
-    if column.missing is not None:
-        code = np.where(lost, column.values.index(column.missing), code)
-    rows = np.flatnonzero(code >= 0)
-    out[rows, code[rows]] = CATEGORY_STEPS
-    return Repairs(*_split(series, lost))
 
 
 def _split(series: pl.Series, lost: NDArray[np.bool_]) -> tuple[int, int]:

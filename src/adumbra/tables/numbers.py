@@ -54,7 +54,8 @@ class Ranges:
     def steps(self, cells: NDArray[Any]) -> Steps:
         """Rows of cells (nan where there is none) in grid steps.
 
-        Guarantee: whole numbers from -HALF to HALF; a cell's result depends on that cell and its column alone.
+        Guarantee: whole numbers from -HALF to HALF, 0 just for a cell that is not there and has no fallback; a cell's
+        result depends on that cell and its column alone.
         """
         rows = np.ascontiguousarray(cells, dtype=np.float64)
         out = np.empty(rows.shape)
@@ -79,6 +80,7 @@ def _row(cells: Any, low: Any, high: Any, middle: Any, width: Any, empty: Any, o
         steps = np.rint((number - middle[j]) / width[j] * _GRID)
         steps = -_HALF if steps < -_HALF else steps
         steps = _HALF if steps > _HALF else steps
+        steps = 1.0 if steps == 0.0 else steps  # 0 is for cells that are not there
         out[j] = fallback if cell != cell else steps
     return repaired
 

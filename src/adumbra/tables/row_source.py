@@ -79,7 +79,7 @@ class RowSource:
     >>> schema = Schema.from_dict({"columns": {"age": {"kind": "number", "low": 0, "high": 100}}})
     >>> ages = RowSource.open(pl.DataFrame({"age": [0, 50, 100, 200]}), schema)
     >>> [rows.ravel().tolist() for rows in ages.partitions()], ages.notes.lines()
-    ([[-32768.0, 0.0, 32768.0, 32768.0]], ['age: 0 missing, 0 unknown, 1 out of range'])
+    ([[-32768.0, 1.0, 32768.0, 32768.0]], ['age: 0 missing, 0 unknown, 1 out of range'])
     """
 
     def __init__(
@@ -96,8 +96,8 @@ class RowSource:
         self.row_bound = row_bound
         self.notes = OwnerNotes() if notes is None else notes
         self.keep = keep
-        self._names = [column.name for column in schema.released]
-        self._width = sum(column.width for column in schema.released)
+        self._names = [column.name for column in schema.measured]
+        self._width = sum(column.width for column in schema.measured)
         self._rows = partition_rows(self._width)
         self._kept: list[NDArray[np.int32]] | None = None
 

@@ -41,7 +41,7 @@ def _cast(cells: pl.Series, column: Declared) -> pl.Series:
         return cells.cast(pl.Float64, strict=False).fill_nan(None)
     if isinstance(kind, pl.Datetime):
         if kind.time_zone is not None:
-            cells = cells.dt.replace_time_zone(None)
+            cells = cells.dt.convert_time_zone(column.zone or "UTC").dt.replace_time_zone(None)
         cells = cells.cast(pl.Datetime("us"))
     return cells if cells.dtype == column.dtype else cells.cast(column.dtype, strict=False)
 

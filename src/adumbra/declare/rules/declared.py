@@ -70,7 +70,8 @@ class Declared:
             return _DTYPES[self.type]
         if self.values:
             return pl.Int64() if all(isinstance(v, int) for v in self.values) else pl.Float64()
-        return pl.Int64() if self.step == 1 and self.low == math.floor(self.low) else pl.Float64()
+        whole = self.step is not None and self.step == math.floor(self.step) and self.low == math.floor(self.low)
+        return pl.Int64() if whole else pl.Float64()
 
     def has(self, value: Any) -> bool:
         """Whether a value of its type, as Python holds it, is one that it may take."""
