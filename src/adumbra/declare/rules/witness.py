@@ -8,6 +8,7 @@ where some rule speaks of missing cells.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,9 @@ __all__ = ["Found", "connected", "search", "sources"]
 
 _BEAM = 4_000
 _FEW = 60
+"""Values of a column that are all tried."""
+_MOST = 200_000
+"""Rows that are tried at once where the first candidates were too few: whole columns of many values, or fine grids."""
 _TRIES = 3
 
 
@@ -88,6 +92,8 @@ class _Search:
         asked = frozenset[str]().union(*(node.names for node in self.trees if node.op == "missing"))
         self.empty = sources(asked, steps)
         self.random = np.random.default_rng(seed)
+        columns_here = len(frozenset[str]().union(*(sources(limit.names, steps) for limit in limits)))
+        self.few = max(_FEW, int(_MOST ** (1 / max(columns_here, 1)))) if seed else _FEW
         self.complete = True
 
     def run(self, names: frozenset[str]) -> Found:
@@ -144,7 +150,7 @@ class _Search:
 
     def candidates(self, column: Declared) -> list[Any]:
         levels = column.levels
-        if levels is not None and levels <= _FEW:
+        if levels is not None and levels <= self.few:
             return [column.at(index) for index in range(levels)]
         constants = [v for node in self.trees for v in _constants(node, column.type)]
         if column.values:
@@ -155,7 +161,10 @@ class _Search:
         marks = [column.low, column.high, (column.low + column.high) / 2, *map(micros, constants)]
         reach = range(-4, 5)
         numbers = [mark + k * step for mark in marks for k in reach]
-        numbers += list(self.random.uniform(column.low, column.high, 12))
+        numbers += list(self.random.uniform(column.low, column.high, 60))
+        if self.seed:  # a grid of round numbers
+            spacing = 2.0 ** math.ceil(math.log2((column.high - column.low) / self.few))
+            numbers += list(np.arange(math.ceil(column.low / spacing), column.high / spacing) * spacing)
         if column.step is not None:
             numbers = [column.low + round((n - column.low) / step) * step for n in numbers]
         values = [column.value_of(n) for n in numbers if column.low <= n <= column.high]
