@@ -95,12 +95,12 @@ class Rules:
     def __hash__(self) -> int:
         return hash(self._key)
 
-    @property
+    @cached_property
     def _key(self) -> str:
         derived = {step.column.name: step.column.derived for step in self.steps if step.column.derived}
         return json.dumps([self.to_list(), derived], sort_keys=True)
 
-    @property
+    @cached_property
     def unmeasured(self) -> frozenset[str]:
         """Derived and dependent columns: neither read nor measured."""
         return frozenset(step.column.name for step in self.steps)
