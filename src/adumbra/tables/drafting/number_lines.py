@@ -131,7 +131,6 @@ def _ordinal(finding: Finding, sizes: Counter[float]) -> None:
 
 
 def _range(finding: Finding, sizes: Counter[float], seen: tuple[float, float], decimals: int | None) -> None:
-    assert finding.look is not None  # a finding on numbers has one
     low, high = (0.0, 2400.0) if _clock(finding.name, finding.look, sizes) else _suggested(finding.name, seen, decimals)
     whole = decimals == 0 and max(-low, high) <= 2**53
     if whole:
