@@ -12,8 +12,11 @@ import polars as pl
 import pytest
 
 import adumbra as ad
-from adumbra.compare import label_models, table_comparison, table_fit
-from adumbra.compare.table_fit import CellLayout, column_fits, correlation_fit, levels, read_tally, two_way_fit
+from adumbra.compare import label_models, table_comparison, table_layout
+from adumbra.compare.column_cells import single_values
+from adumbra.compare.table_fit import column_fits, correlation_fit, two_way_fit
+from adumbra.compare.table_layout import CellLayout
+from adumbra.compare.table_tally import read_tally
 from adumbra.kinds.projected_rows import DistanceComparison
 from adumbra.numerics.integer_kernels import worker_threads
 from adumbra.releases.folder import ReleaseFolder, page_of, sha256
@@ -175,12 +178,12 @@ def test_integer_columns_of_few_levels():
     def column(high: int, **extra: object) -> ad.Schema:
         return ad.Schema.from_dict({"columns": {"x": {"kind": "number", "low": 1, "high": high} | extra}})
 
-    assert levels(column(20, integer=True).released[0]) == 20
-    assert levels(column(21, integer=True).released[0]) is None
-    assert levels(column(20).released[0]) is None
+    assert single_values(column(20, integer=True).released[0]) == 20
+    assert single_values(column(21, integer=True).released[0]) is None
+    assert single_values(column(20).released[0]) is None
     every = pl.DataFrame({"x": list(range(1, 21))})
     truth, _ = tallies(every, every, column(20, integer=True))
-    assert truth.counts[0].tolist() == [1] * 20
+    assert truth.counts[0].tolist() == [1] * 20 + [0]
 
 
 # ---- pairs
@@ -272,7 +275,7 @@ def test_many_pairs_are_a_fixed_sample_of_different_ones():
 
 
 def test_very_wide_tables_and_long_categories_stay_small(make, monkeypatch):
-    monkeypatch.setattr(table_fit, "_MAX_COORDINATES", 30)
+    monkeypatch.setattr(table_layout, "_MAX_COORDINATES", 30)
     spec = {f"c{i}": {"kind": "category", "values": [f"v{k}" for k in range(150)]} for i in range(2)}
     schema = ad.Schema.from_dict({"columns": spec})
     rows = pl.DataFrame({f"c{i}": [f"v{(k * (i + 1)) % 150}" for k in range(600)] for i in range(2)})
@@ -471,7 +474,7 @@ def test_rows_without_a_class_are_left_out(make, quick):
     holes = truth.with_columns(pl.when(pl.int_range(200) < 50).then(None).otherwise(pl.col("outcome")).alias("outcome"))
     found = ad.evaluate_release(make(people(100, 3)), holes, people(100, 2))
     assert found.labels[0].truth_rows == 150
-    assert any("a value of their own" in text for text in found.notes)
+    assert any("is empty: one more value" in text for text in found.notes)
 
 
 def test_same_input_same_report(make, quick, monkeypatch):
