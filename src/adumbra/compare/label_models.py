@@ -29,7 +29,6 @@ __all__ = [
     "feature_coordinates",
     "label_fit",
     "labels_of",
-    "learnable",
 ]
 
 MAX_CLASSES = 50
@@ -96,7 +95,7 @@ def labels_of(schema: Schema, compared: Schema, wanted: str | None) -> list[Colu
     """
     if wanted is None:
         # a label that no model can learn is not worth refusing the rest of the report for
-        return [c for c in compared.measured if c.role == "label" and learnable(c)]
+        return [c for c in compared.measured if c.role == "label" and len(c.values) <= MAX_CLASSES and not is_set(c)]
     column = schema.column(wanted)
     if column.role == "drop" or column.role == "id":
         what = "drops" if column.role == "drop" else "declares an id"
@@ -112,11 +111,6 @@ def labels_of(schema: Schema, compared: Schema, wanted: str | None) -> list[Colu
             "choose another --label",
         )
     return [compared.column(wanted)]
-
-
-def learnable(column: Column) -> bool:
-    """Whether a model can learn a label: one of few values, or a number."""
-    return len(column.values) <= MAX_CLASSES and not is_set(column)
 
 
 def check_varies(column: Column, truth: Tally) -> None:

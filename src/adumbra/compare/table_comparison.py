@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from adumbra.common.errors import InputError
-from adumbra.compare.column_cells import EMPTY
 from adumbra.compare.comparison import MOST_SHOWN, Beside, Comparison, more, share
 from adumbra.compare.label_models import (
     MAX_CLASSES,
@@ -17,7 +16,6 @@ from adumbra.compare.label_models import (
     feature_coordinates,
     label_fit,
     labels_of,
-    learnable,
 )
 from adumbra.compare.rule_fit import RuleFit, rule_fits, rules_section
 from adumbra.compare.table_fit import (
@@ -192,8 +190,11 @@ def _column_notes(schema: Schema, layout: CellLayout, columns: tuple[ColumnFit, 
             "a cell that is missing, or holds nothing that its column can read, is empty: one more value in total "
             "variations and two-way tables; means, standard deviations and correlations are of the cells that are there"
         )
-    binned = [fit for cells, fit in zip(layout.cells, columns, strict=True) if cells.values is None]
-    crowded = [fit.name for fit in binned if max(cell.truth for cell in fit.shares if cell.value != EMPTY) >= _CROWDED]
+    crowded = [
+        fit.name
+        for cells, fit in zip(layout.cells, columns, strict=True)
+        if cells.values is None and max(cell.truth for cell in fit.shares[: cells.bins]) >= _CROWDED
+    ]
     if crowded:
         listed = ", ".join(crowded[:MOST_SHOWN]) + more(len(crowded))
         notes.append(
@@ -203,7 +204,7 @@ def _column_notes(schema: Schema, layout: CellLayout, columns: tuple[ColumnFit, 
     released = [c for c in schema.released if c.kind is not None]
     if absent := [c.name for c in released if c.name not in layout.names]:
         notes.append(f"not compared, because not every table has them: {', '.join(absent)}")
-    if long := [c.name for c in released if c.role == "label" and not learnable(c)]:
+    if long := [c.name for c in released if c.role == "label" and len(c.values) > MAX_CLASSES]:
         notes.append(f"no models for labels of more than {MAX_CLASSES} values: {', '.join(long)}")
     return notes
 

@@ -1,4 +1,4 @@
-"""What of two tables is compared: columns, cells, coordinates and pairs, from the schema and the columns' names alone."""
+"""What of two tables is compared: columns, cells, coordinates and pairs, from the schema and names of columns alone."""
 
 from __future__ import annotations
 
