@@ -100,7 +100,7 @@ class Schema:
 
     table: TableInfo
     columns: tuple[Column, ...]
-    rules: Rules = field(default_factory=Rules)
+    rules: Rules = field(default_factory=lambda: Rules.of((), ()))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
