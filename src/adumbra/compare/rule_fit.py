@@ -62,9 +62,10 @@ def _broken(schema: Schema, table: ReadTable) -> Integers:
 
 
 def _cells(schema: Schema, table: ReadTable) -> Iterator[pl.DataFrame]:
-    """The table's cells as declared, batch by batch."""
-    own = compared_schema(schema, table)
-    names = [column.name for column in own.measured]
+    """The table's cells as declared, batch by batch, of the columns that rules look at."""
+    held, needed = compared_schema(schema, table), schema.rules.needs()
+    own = Schema(schema.table, tuple(column for column in held.columns if column.name in needed))
+    names = [column.name for column in held.measured]
     for frame in table.batches(names, partition_rows(len(names))):
         stop_if_asked()
         yield read_cells(frame, own)

@@ -397,8 +397,8 @@ class TimeOfDay(CalendarKind):
         parts = text.to_frame("t").select(pl.col("t").str.extract_groups(_CLOCK)).unnest("t")
         hour, minute, second = (parts.to_series(place).cast(pl.Float64) for place in range(3))
         seconds = (hour * 3600 + minute * 60 + second.fill_null(0)).to_numpy()
-        sound = (minute < 60).fill_null(False) & (second.fill_null(0) < 60) & (seconds <= _DAY)
-        return np.where(sound.to_numpy(), seconds % _DAY, np.nan)
+        sound = ((minute < 60).fill_null(False) & (second.fill_null(0) < 60)).to_numpy() & (seconds <= _DAY)
+        return np.where(sound, seconds % _DAY, np.nan)
 
     def _native(self, seconds: Integers) -> pl.Series:
         return pl.Series(seconds.astype(np.int64) * 10**9).cast(pl.Time)
