@@ -201,7 +201,7 @@ def _no_rows() -> Draft:
     return Draft(None, iter(()), SyntheticTableFacts())
 
 
-def _worded(part: np.ndarray[Any, Any], words: Sequence[Value] | None) -> pl.Series:
+def _worded(part: np.ndarray[Any, Any], words: Sequence[Value | None] | None) -> pl.Series:
     return pl.Series(part) if words is None else pl.Series(list(words)).gather(part.astype(np.int64))
 
 

@@ -227,7 +227,7 @@ def test_paths_of_the_owners_machine_are_on_no_card(tmp_path):
     text = release.card.model_dump_json()
     assert "secret-folder" not in text and release.card.options["basis"] == "axes.npy"
     assert len(release.facts.basis_sha256) == 64
-    np.save(secret / "atoms.npy", np.eye(8))
+    np.save(secret / "atoms.npy", np.eye(9))  # one for what is missing
     few = ad.Schema.from_dict({"columns": {"c0": {"kind": "number", "low": 0, "high": 1}}})
     for mechanism in (ad.Sparse(bins=8, dictionary=str(secret / "atoms.npy")),
                       ad.CSM(bins=8, dictionary=str(secret / "atoms.npy"))):  # fmt: skip

@@ -77,7 +77,7 @@ def check_counts(answers: Answers, domain: Domain, truth: Table, schema: Schema,
     places = np.arange(count) * domain.size // count  # evenly over the domain
     low = np.stack(np.unravel_index(places, domain.shape), axis=1).astype(np.float64)
     asked = {
-        "random ranges": random_ranges(domain.shape, count),
+        "random ranges": random_ranges(domain.shape, count, within=domain.values),
         "single cells": Workload.boxes(domain.shape, low, low + 1.0),
     }
     fits = (_fit(what, answers(each, mu), box_sums(counts, each)) for what, each in asked.items())

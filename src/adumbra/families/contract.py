@@ -103,7 +103,7 @@ class Draft:
     """What draws the SVG pictures for the card, by file name."""
     answers: tuple[str, ...] | None = None
     """What an analyst may ask, where it is less than the mechanism's `answers`."""
-    words: Mapping[str, Sequence[Value]] = field(default_factory=dict)
+    words: Mapping[str, Sequence[Value | None]] = field(default_factory=dict)
     """For columns that hold no numbers: what the numbers of the batches stand for."""
 
 

@@ -47,7 +47,7 @@ class SecondMomentAxes(PrincipalAxes):
         if self.rows is not None and self.result != "samples":
             raise InputError("rows with result samples only", f"result {self.result}", "leave --rows out")
         if self.rows is not None:
-            rows_to_draw(self.rows, 0, 1)  # refuses what is no number of rows
+            rows_to_draw(self.rows, 0)  # refuses what is no number of rows
         if not isinstance(self.centred, bool):
             raise InputError("centred as true or false", f"centred = {self.centred!r}", "give one of the two")
 
@@ -84,7 +84,7 @@ class SecondMomentAxes(PrincipalAxes):
         return super().size(setting)
 
     def _drawn(self, setting: Setting) -> int:
-        return rows_to_draw(self.rows, setting.rows or 0, setting.space.width)
+        return rows_to_draw(self.rows, setting.rows or 0)
 
     def remarks(self, setting: Setting) -> list[tuple[str, str]]:
         """What an owner may not expect."""

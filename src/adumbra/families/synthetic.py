@@ -55,7 +55,7 @@ class DrawnTable:
     def __post_init__(self) -> None:
         settle(self)
         object.__setattr__(self, "label", parse_label(self.label))
-        rows_to_draw(self.rows, 0, 1)  # refuses what is no number of rows
+        rows_to_draw(self.rows, 0)  # refuses what is no number of rows
 
     def size(self, setting: Setting) -> tuple[int, int]:
         """Rows drawn, and columns."""
@@ -63,7 +63,7 @@ class DrawnTable:
 
     def rows_drawn(self, setting: Setting, rows: float) -> int:
         """Rows to draw for a table of so many."""
-        return rows_to_draw(self.rows, rows, len(setting.space.blocks))
+        return rows_to_draw(self.rows, rows)
 
     def columns(self, setting: Setting) -> Columns:
         """Features and classes."""

@@ -35,7 +35,7 @@ class Auto:
     * `need`: what the release is for: model (train one on it), correlations, marginals, or aligned-rows (one released
       row for each row of the table).
     * `label`: the column to predict (several: each combination); default: the schema's labels.
-    * `rows`: rows to draw; default: as many as the table has, at least 40,000 (10,000 if it is wide).
+    * `rows`: rows to draw; default: as many as the table has.
     """
 
     need: str = "model"
@@ -61,7 +61,7 @@ class Auto:
         settle(self)
         one_of(_NEEDS, need=self.need)
         object.__setattr__(self, "label", parse_label(self.label))
-        rows_to_draw(self.rows, 0, 1)
+        rows_to_draw(self.rows, 0)
 
     @classmethod
     def challenges(cls) -> tuple[Challenge, ...]:

@@ -213,7 +213,7 @@ class CSM(OneMeasurement):
             sketch,
             self._dictionary(setting),
             self.atoms,
-            rows_in_cells(setting, self.domain(setting)),
+            rows_in_cells(setting),
         )
 
     def facts(self, setting: Setting, decoded: Decoded) -> CountsFacts:

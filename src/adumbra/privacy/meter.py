@@ -145,9 +145,11 @@ def _scale(query: Query, space: Space, promise: Promise, share: float, rows: int
         numbers = sum(part.size for part in parts) if law == "l2-laplace" else 0
         scale = _drawable(bound / (promise.epsilon * share), parts, numbers)
         return _NoiseScale(law, scale, "pure", numbers=numbers)
-    slack = noise.gaussian_slack_per_draw() * query.draws(rows)
-    # The lines of a release share one delta, and each must leave room for the slack of all: sums are at most
-    # _LARGEST_ANSWER draws each, and no mechanism asks for more than _LINES of them.
+    # A sum may turn out to have more or fewer cells than planned, as an earlier answer suggests: it is charged for as
+    # many draws as any may have, so that its cost is known before.
+    slack = noise.gaussian_slack_per_draw() * (max(query.draws(rows), _LARGEST_ANSWER) if sums_only else query.draws(rows))
+    # The lines of a release share one delta, and each must leave room for the slack of all: no mechanism asks for more
+    # than _LINES of them.
     reserve = noise.gaussian_slack_per_draw() * _LARGEST_ANSWER * _LINES if sums_only else 0.0
     delta = promise.delta - _slack_delta(promise, max(slack, reserve))
     projections: dict[str, FreshProjection] = {}

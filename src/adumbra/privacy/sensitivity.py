@@ -243,12 +243,18 @@ def _tables(query: TablesQuery, space: Space, relation: Relation, norm: Norm) ->
 
 
 def _centre_scale(query: CentreScale, space: Space, relation: Relation, norm: Norm) -> float:
-    """For x, y in [-1, 1]: |(x, x^2) - (y, y^2)|_2 <= 2 and |.|_1 <= 9/4; a value that changes moves two cells."""
-    numbers = sum(block.kind == "number" for block in query.blocks)
-    others = len(query.blocks) - numbers
-    if norm == "l1":
-        return numbers * 2.25 + others * 2.0 * math.sqrt(2.0)  # add-remove: 2 and sqrt(2), less than this
-    return math.sqrt(len(query.blocks) * 2.0 * _twice(relation))
+    """For x, y in [-1, 1]: |(x, x^2) - (y, y^2)|_2 <= 2 and |.|_1 <= 9/4; a value that changes moves two cells.
+
+    A number that is emptied, or whose row comes or goes, moves (x, x^2, w): at most sqrt(2 + w^2), and 2 + w.
+    """
+    counted, w = len(query.counted), query.present
+    numbers = sum(block.kind == "number" for block in query.blocks) - counted
+    others = len(query.blocks) - numbers - counted
+    if norm == "l1":  # of flags and categories under add-remove half, and of numbers 2: less than this
+        return numbers * 2.25 + counted * max(2.25, 2.0 + w) + others * 2.0 * math.sqrt(2.0)
+    replaced = relation is not Relation.ADD_REMOVE
+    one = max(4.0, 2.0 + w * w) if replaced else 2.0 + w * w
+    return math.sqrt((numbers + others) * 2.0 * _twice(relation) + counted * one)
 
 
 def _moments(query: MomentsQuery, space: Space, relation: Relation, norm: Norm) -> float:

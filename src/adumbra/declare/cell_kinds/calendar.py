@@ -7,6 +7,7 @@ was guessed from other cells. A cell between two steps belongs to the one before
 from __future__ import annotations
 
 import datetime
+import math
 import re
 from abc import abstractmethod
 from functools import cached_property
@@ -158,6 +159,18 @@ class CalendarKind(CellKind):
         clipped = int(np.count_nonzero((seconds < self.low) | (seconds >= self.high + self._step)))
         steps = on_grid(self._share(np.where(lost, self.low, seconds)))
         return CellsRead(np.where(lost, 0.0, steps)[:, None], lost, clipped)
+
+    def share_of(self, value: object, half_steps: int = 0) -> float | None:
+        """Where a moment lies between the ends; between two steps, the one after for -1 and that before for 1."""
+        seconds = float(self._seconds(pl.Series([value], strict=False))[0])
+        if math.isnan(seconds):
+            return None
+        if not self.low <= seconds < self.high + self._step:
+            return math.copysign(math.inf, seconds - self.low)
+        steps = (seconds - self.low) / self._step
+        if half_steps:
+            steps = (math.ceil(steps) if half_steps < 0 else math.floor(steps)) + 0.5 * half_steps
+        return min(max(steps / self._last, 0.0), 1.0)
 
     def seconds(self, codes: Reals) -> Integers:
         """Seconds at these grid steps (no nan)."""
@@ -396,9 +409,9 @@ class TimeOfDay(CalendarKind):
             return np.where(midnight & self.column.format.startswith("%H"), 0.0, np.floor(found))
         parts = text.to_frame("t").select(pl.col("t").str.extract_groups(_CLOCK)).unnest("t")
         hour, minute, second = (parts.to_series(place).cast(pl.Float64) for place in range(3))
-        seconds = (hour * 3600 + minute * 60 + second.fill_null(0)).to_numpy()
-        sound = ((minute < 60).fill_null(False) & (second.fill_null(0) < 60)).to_numpy() & (seconds <= _DAY)
-        return np.where(sound, seconds % _DAY, np.nan)
+        seconds = hour * 3600 + minute * 60 + second.fill_null(0)
+        sound = ((minute < 60) & (second.fill_null(0) < 60) & (seconds <= _DAY)).fill_null(False)
+        return np.where(sound.to_numpy(), seconds.to_numpy() % _DAY, np.nan)
 
     def _native(self, seconds: Integers) -> pl.Series:
         return pl.Series(seconds.astype(np.int64) * 10**9).cast(pl.Time)

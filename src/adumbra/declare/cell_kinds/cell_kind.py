@@ -152,6 +152,19 @@ class CellKind(ABC):
         """A number of `range` (a mean, a quantile) for people."""
         return value
 
+    def share_of(self, value: object, half_steps: int = 0) -> float | None:
+        """Where a value lies on the grid: 0 at one end, 1 at the other, infinite beyond them; None if it is none.
+
+        A value of a step stands for what is recorded as it: -1 and 1 `half_steps` ask for where that begins and ends.
+        """
+        read = self.read(pl.Series([value], strict=False))
+        if read.lost[0]:
+            return None
+        if self.levels is None:
+            return float(read.values[0, 0] / GRID + 0.5)
+        last = max(self.levels - 1, 1)
+        return (int(level_at(read.values[:, 0], self.levels)[0]) + 0.5 * half_steps) / last
+
     def spread(self, count: int) -> pl.Series:
         """So many public cells from one end to the other, or all values in turn."""
         if self.block == "category":

@@ -149,6 +149,22 @@ class Number(CellKind):
         steps = self._places(np.clip(np.where(lost, self.low, number), self.low, self.high))
         return CellsRead(np.where(lost, 0.0, steps)[:, None], lost, clipped)
 
+    def share_of(self, value: object, half_steps: int = 0) -> float | None:
+        """Where a number lies on the grid; between two steps, the one above for -1 and that below for 1."""
+        number = float(numbers(pl.Series([value], strict=False))[0])
+        if math.isnan(number):
+            return None
+        if not self.low <= number <= self.high:
+            return math.copysign(math.inf, number - self.low)
+        if self.step is not None and half_steps:
+            steps = nearest_steps((number - self.low) / self.step)
+            whole = math.ceil(steps) if half_steps < 0 else math.floor(steps)
+            number = self.low + self.step * (whole + 0.5 * half_steps)
+        width, inside = self.high - self.low, min(max(number, self.low), self.high)
+        if self.linear:
+            return (inside - (self.low + width / 2)) / width + 0.5
+        return math.log1p((inside - self.low) / self._unit) / math.log1p(width / self._unit)
+
     def write(self, codes: Reals) -> pl.Series:
         """Numbers inside the range, on the step where there is one."""
         empty = np.isnan(codes)

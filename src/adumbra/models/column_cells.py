@@ -1,0 +1,136 @@
+"""The cells in which columns are counted: a level each where the noise allows, whole levels together where it does not.
+
+A column is of one of three forms:
+
+| form | which | cells | scores |
+|---|---|---|---|
+| `number` | numbers with many values | one a level, or parts of the range | one: the standardised value |
+| `levels` | flags, two-valued categories, small whole numbers | one a level | one: the normal score of the level |
+| `values` | other categories | one a value | one a value: the standardised indicator |
+
+Values of a number are counted in units of its range: from 0 to 1, and half a level beyond at either end, so that a cell
+that holds k levels is k levels wide wherever it lies. A number that is not stepped has every position of the grid for a
+level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+
+from adumbra.common.types import Integers, Reals
+from adumbra.declare.space import GRID, HALF, Block
+from adumbra.queries.cells import Cells, cell_count, cut_after, last_level
+
+__all__ = [
+    "LEVELS",
+    "Form",
+    "alike",
+    "as_cells",
+    "equal_cells",
+    "first_cells",
+    "form_of",
+    "mass_cells",
+    "unit_edges",
+    "unit_step",
+]
+
+Form = Literal["number", "levels", "values"]
+
+LEVELS = 20
+"""A number of no more levels is treated as levels."""
+_ROOM_A_LEVEL = 5.0
+_MOST_LEVEL_CELLS = 400
+_MOST_CELLS = 2**17
+"""Of all columns together, where cells are as many as the noise allows."""
+
+
+def form_of(block: Block) -> Form:
+    """How a column is treated."""
+    if block.kind == "flag" or (block.kind == "category" and block.width == 2):
+        return "levels"
+    if block.kind == "category":
+        return "values"
+    return "levels" if block.levels is not None and block.levels <= LEVELS else "number"
+
+
+def equal_cells(blocks: Sequence[Block], bins: int, *, missing: bool = False) -> Cells:
+    """Cells that follow from the schema alone: about `bins` of each number of the columns `blocks`, in whole levels.
+
+    With `missing`, columns that keep empty cells have one for them.
+    """
+    most = [cell_count(b, bins, LEVELS) if b.kind == "number" else 1 for b in blocks]
+    return Cells.aligned(blocks, most, missing=missing)
+
+
+def first_cells(blocks: Sequence[Block], room: float) -> Cells:
+    """Cells of a first look at columns `blocks`, where `room` is the number of rows over the noise of a cell.
+
+    A cell for each level of a number as long as noise is small beside an average one; else 10, 20 or 40 cells of whole
+    levels. Every column that keeps empty cells has one for them.
+    """
+    bins = 10 if room < 100 else 20 if room < 400 else 40
+    fair = _MOST_CELLS // max(len(blocks), 1)
+    by_level = max(LEVELS, min(room / _ROOM_A_LEVEL, _MOST_LEVEL_CELLS, fair))
+    most = [cell_count(b, bins, int(by_level)) if b.kind == "number" else 1 for b in blocks]
+    return Cells.aligned(blocks, most, missing=True)
+
+
+def mass_cells(blocks: Sequence[Block], quantiles: Sequence[Callable[[Reals], Reals]] | None, parts: int) -> Cells:
+    """Cells of about equal released mass: resolution goes where the column is.
+
+    `blocks` are the columns; a number among them gets about `parts` cells, in whole levels; a level that holds as much
+    as half of one, a declared spike and either end of the range have a cell of their own. `quantiles`
+    are those of the columns; where they are None, cells are of equal width.
+    """
+    counts: list[int] = []
+    cuts: list[Reals | None] = []
+    for index, block in enumerate(blocks):
+        if form_of(block) != "number":
+            counts.append(cell_count(block, 1, LEVELS))
+            cuts.append(None)
+            continue
+        halves = np.arange(1, 2 * parts) / (2 * parts)
+        last = last_level(block)
+        at = halves if quantiles is None else quantiles[index](halves)
+        level = np.clip(np.floor(at * last + 0.5), 0, last)
+        heavy = level[1:][np.diff(level) == 0]
+        alone = np.concatenate([heavy, np.rint((np.array(block.spikes, dtype=np.float64) + HALF) * (last / GRID))])
+        alone = np.concatenate([alone, [0.0, float(last)]])
+        after = np.unique(np.concatenate([level[1::2], alone, alone - 1]))
+        cuts.append(cut_after(block, after[(after >= 0) & (after < last)]))
+        counts.append(len(cuts[-1]) + 1)
+    return Cells(tuple(blocks), tuple(counts), tuple(cuts), tuple(b.keeps for b in blocks))
+
+
+def alike(cells: Cells) -> list[tuple[bool, int, Integers]]:
+    """Columns whose tables can be read together: (in order, number of cells, which columns)."""
+    groups: dict[tuple[bool, int], list[int]] = {}
+    for index, (block, count) in enumerate(zip(cells.blocks, cells.counts, strict=True)):
+        groups.setdefault((form_of(block) != "values", count), []).append(index)
+    return [(ordered, count, np.array(members)) for (ordered, count), members in groups.items()]
+
+
+def unit_step(block: Block) -> float:
+    """The width of a level."""
+    return 1.0 / last_level(block)
+
+
+def unit_edges(cells: Cells, index: int) -> Reals | None:
+    """Ends of a number's cells, in units of its range; None for the rest."""
+    block = cells.blocks[index]
+    if form_of(block) != "number":
+        return None
+    edges = cells.edges(index) / GRID + 0.5
+    edges[[0, -1]] = -unit_step(block) / 2, 1 + unit_step(block) / 2
+    return edges
+
+
+def as_cells(values: Reals, cells: Cells, index: int) -> Integers:
+    """The cell, among those of column `index` of `cells`, of `values` as a marginal's quantiles give them."""
+    if form_of(cells.blocks[index]) != "number":
+        return values.astype(np.int64)
+    inner = cells.edges(index)[1:-1]
+    return np.searchsorted(inner, (values - 0.5) * GRID, side="right")
