@@ -143,6 +143,7 @@ def compare_tables(beside: Beside, predicted: Mapping[str, float] | None = None)
         held_out = read_tally(test, layout, keep)
     if beside.schema.rules:
         beside.progress("checking the rules", 0, 0)
+    rules = rule_fits(beside.schema, beside.truth, made)
     columns = column_fits(true, released)
     correlation, two_way = correlation_fit(true, released), two_way_fit(true, released)
     notes = _column_notes(beside.schema, layout, columns) + _sample_notes(correlation, two_way)
@@ -157,7 +158,7 @@ def compare_tables(beside: Beside, predicted: Mapping[str, float] | None = None)
         two_way=two_way,
         columns=columns,
         labels=tuple(label_fit(column, features, true, released, held_out, beside.progress) for column in labels),
-        rules=rule_fits(beside.schema, beside.truth, made),
+        rules=rules,
         notes=tuple(notes),
     )
 

@@ -103,9 +103,10 @@ def evaluate_release(
 
     Edge cases: without `test`, models are tested on a fixed quarter of the truth that the real and shuffled ones did
     not train on. `label` replaces the labels of the schema. Rows without a label are left out of training and testing;
-    any other number that is not there takes the mean of the training table, with a coordinate that says so. A class that the release lacks is predicted by nobody and counts as
-    missed. A changed folder, or one that the holder of `public_key` did not sign, is `Refused`; a table with other
-    columns, an unknown or constant label is an `InputError`.
+    any other number that is not there takes the mean of the training table, with a coordinate that says so. A class
+    that the release lacks is predicted by nobody and counts as missed. A changed folder, or one that the holder of
+    `public_key` did not sign, is `Refused`; a table with other columns, an unknown or constant label is an
+    `InputError`.
 
     >>> import polars as pl
     >>> from adumbra import Budget, DPPro
