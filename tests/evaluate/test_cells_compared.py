@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 import adumbra as ad
-from adumbra.compare import column_cells
-from adumbra.compare.column_cells import ColumnCells
+from adumbra.compare import compared_cells
+from adumbra.compare.compared_cells import ColumnCells
 from adumbra.compare.label_models import _filled
 from adumbra.compare.table_fit import ColumnFit, column_fits, correlation_fit, two_way_fit
 from tests.evaluate.people import tallies
@@ -206,7 +206,7 @@ def test_bins_hold_whole_levels(levels, bins):
 
 def test_a_set_counts_each_item(monkeypatch):
     """A row is in as many cells as its set has items; the first of them is where it is in two-way tables."""
-    monkeypatch.setattr(column_cells, "is_set", lambda column: True)
+    monkeypatch.setattr(compared_cells, "is_set", lambda column: True)
     column = schema_of(x={"kind": "category", "values": ["a", "b", "c"]}).columns[0]
     cells = ColumnCells(column, 10)
     rows = np.array([[1.0, 1, 0], [0, 1, 1], [0, 0, 0], [0, 1, 0]])

@@ -13,7 +13,7 @@ import pytest
 
 import adumbra as ad
 from adumbra.compare import label_models, table_comparison, table_layout
-from adumbra.compare.column_cells import single_values
+from adumbra.compare.compared_cells import single_values
 from adumbra.compare.table_fit import column_fits, correlation_fit, two_way_fit
 from adumbra.compare.table_layout import CellLayout
 from adumbra.compare.table_tally import read_tally

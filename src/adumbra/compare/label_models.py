@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from adumbra.common.errors import InputError
 from adumbra.common.types import Progress, Reals
-from adumbra.compare.column_cells import is_set, single_values
+from adumbra.compare.compared_cells import is_set, single_values
 from adumbra.compare.comparison import MOST_SHOWN, more, share
 from adumbra.compare.table_layout import CellLayout, public_order
 from adumbra.compare.table_tally import Tally
@@ -136,7 +136,7 @@ def feature_coordinates(layout: CellLayout, labels: list[Column]) -> NDArray[np.
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _LabelRows:
     """Features in encoded units, nan where a number is not there; and labels.
 
     Those are codes of classes, or numbers (R squared is free of their unit).
@@ -145,12 +145,12 @@ class _Rows:
     x: Features
     y: Reals
 
-    def pick(self, order: NDArray[np.int64]) -> _Rows:
-        return _Rows(self.x[order], self.y[order])
+    def pick(self, order: NDArray[np.int64]) -> _LabelRows:
+        return _LabelRows(self.x[order], self.y[order])
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _LabelReading:
     """How rows become features and a label, the same for every table.
 
     An empty category is 0 in all its coordinates, as it is encoded. An empty number or flag is to take the mean of the
@@ -164,16 +164,16 @@ class _Reading:
     gaps: NDArray[np.int64]
 
     @staticmethod
-    def of(column: Column, features: NDArray[np.bool_], tallies: list[Tally]) -> _Reading:
+    def of(column: Column, features: NDArray[np.bool_], tallies: list[Tally]) -> _LabelReading:
         layout = tallies[0].layout
         gaps = [
             block.start
             for index, block in enumerate(layout.space.blocks)
             if block.kind in ("number", "flag") and features[block.start] and any(t.missing(index) for t in tallies)
         ]
-        return _Reading(layout, column, features, np.array(gaps, dtype=np.int64))
+        return _LabelReading(layout, column, features, np.array(gaps, dtype=np.int64))
 
-    def rows(self, tally: Tally) -> _Rows:
+    def rows(self, tally: Tally) -> _LabelRows:
         """Features and label of the kept rows that have a label."""
         index = self.layout.names.index(self.column.name)
         block = tally.kept[:, self.layout.block(index)]
@@ -190,7 +190,7 @@ class _Reading:
             places = np.cumsum(self.features)[self.gaps] - 1
             x[:, places] = np.where(empty, np.float32(np.nan), x[:, places])
             x = np.hstack([x, empty.astype(np.float32)])
-        return _Rows(x, label[known])
+        return _LabelRows(x, label[known])
 
 
 def label_fit(
@@ -204,7 +204,7 @@ def label_fit(
     """
     layout = truth.layout
     tables = [truth, release] + ([] if test is None else [test])
-    reading = _Reading.of(column, features, tables)
+    reading = _LabelReading.of(column, features, tables)
     real, made = reading.rows(truth), reading.rows(release)
     if test is None:
         order = public_order(len(real.y), "quarter")
@@ -245,7 +245,7 @@ class _Classification:
     models = ("random forest", "logistic regression")
     baseline = "majority class"
 
-    def __init__(self, test: _Rows, classes: int, truth: Reals) -> None:
+    def __init__(self, test: _LabelRows, classes: int, truth: Reals) -> None:
         self._test = test
         self._y = test.y.astype(np.int64)
         self._classes = classes
@@ -253,7 +253,7 @@ class _Classification:
         seen = np.flatnonzero(counts + np.bincount(self._y, minlength=classes))
         self.positive = int(seen[counts[seen].argmin()]) if len(seen) == 2 else None
 
-    def score(self, model: str, rows: _Rows) -> dict[str, float | None]:
+    def score(self, model: str, rows: _LabelRows) -> dict[str, float | None]:
         """Train on the rows and test. Without rows there is no model, and no score."""
         if len(rows.y) == 0:
             return dict.fromkeys(("accuracy", "balanced_accuracy", "auprc"))
@@ -266,7 +266,7 @@ class _Classification:
             "auprc": self._average_precision(chance),
         }
 
-    def _probabilities(self, model: str, rows: _Rows) -> Reals:
+    def _probabilities(self, model: str, rows: _LabelRows) -> Reals:
         """A column for every declared class; 0 for those that the training rows lack."""
         out = np.zeros((len(self._y), self._classes))
         labels = rows.y.astype(np.int64)
@@ -294,11 +294,11 @@ class _Regression:
     baseline = "mean"
     positive = None
 
-    def __init__(self, test: _Rows) -> None:
+    def __init__(self, test: _LabelRows) -> None:
         self._test = test
         self._total = float(((test.y - test.y.mean()) ** 2).sum())
 
-    def score(self, model: str, rows: _Rows) -> dict[str, float | None]:
+    def score(self, model: str, rows: _LabelRows) -> dict[str, float | None]:
         """Train on the rows and test. A constant test label, or no rows, leaves no score."""
         if len(rows.y) == 0 or self._total == 0:
             return {"r_squared": None}

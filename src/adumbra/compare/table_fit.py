@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from adumbra.common.types import Reals
-from adumbra.compare.column_cells import EMPTY, CellCodes, is_set
+from adumbra.compare.compared_cells import EMPTY, CellCodes, is_set
 from adumbra.compare.table_tally import Tally
 from adumbra.tables.encode import Repairs
 

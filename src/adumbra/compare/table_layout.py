@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from adumbra.compare.column_cells import CellCodes, ColumnCells, ColumnNumbers
+from adumbra.compare.compared_cells import CellCodes, ColumnCells, ColumnNumbers
 from adumbra.declare.schema import Schema
 from adumbra.tables.matrix import Unnamed
 from adumbra.tables.table import Table

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adumbra.common.types import Reals
-from adumbra.compare.column_cells import CellCodes
+from adumbra.compare.compared_cells import CellCodes
 from adumbra.compare.table_layout import CellLayout, public_order
 from adumbra.declare.space import GRID
 from adumbra.tables.encode import Repairs
@@ -25,7 +25,7 @@ _ROUNDING = 1e-12
 """A variance below this share of the mean square is 0, and what is left of it the last digits of a difference."""
 
 
-class _Moments:
+class _ColumnSums:
     """Number, sum and sum of squares of what each column adds up, over the cells that are there.
 
     Sums are counted from the first cell: exact for whole steps of two million rows and more (2^53 / 2^32), and a
@@ -48,7 +48,7 @@ class _Moments:
         self.squares[index] += moved @ moved
 
 
-class _Products:
+class _PairSums:
     """Sums of products of the chosen coordinates over the rows in which both cells are there.
 
     A coordinate counts from its first cell that is there, and is 0 where its cell is empty. What empty cells of the
@@ -119,7 +119,7 @@ class Tally:
             np.zeros(layout.pair_cells[a].count * layout.pair_cells[b].count, dtype=np.int64) for a, b in layout.pairs
         ]
         self.repairs = {name: Repairs() for name in layout.names}
-        self._moments, self._products = _Moments(len(layout.columns)), _Products(layout)
+        self._moments, self._products = _ColumnSums(len(layout.columns)), _PairSums(layout)
 
     def add(self, values: Reals) -> None:
         """Count one batch of encoded rows; one without rows changes nothing."""
