@@ -78,7 +78,7 @@ class Decoder:
         for j, marginal in enumerate(marginals):
             if marginal.form == "values":
                 rows, start = members.get(j, slice(None)), positions[j]
-                found = marginal.vectors[draft._category(sample[rows], j)]
+                found = marginal.vectors[draft._category(sample[rows], j, exact=False)]
                 scores[start : start + marginal.width, rows] = found.T
         orders = []
         for j, a in zip(ordered, at, strict=True):
@@ -113,7 +113,7 @@ class Decoder:
                 there = np.flatnonzero(~self._lost(latent, j, groups, generator))
             own, column = upright[self.layout.positions[j]][there], np.full(rows, np.nan)
             if marginal.form == "values":
-                column[there] = self._category(latent[there], j)
+                column[there] = self._category(latent[there], j, exact=seen is None)
             else:
                 decoded = np.empty(len(own))
                 decoded[np.argsort(own)] = self._values(j, len(own))
@@ -150,15 +150,15 @@ class Decoder:
                 out[members[np.argpartition(own[members], len(members) - lost)[len(members) - lost :]]] = True
         return out
 
-    def _category(self, latent: Draws, j: int, shares: Reals | None = None) -> Integers:
-        """The largest of latent value plus offset, with offsets moved until the shares are met."""
+    def _category(self, latent: Draws, j: int, shares: Reals | None = None, *, exact: bool = True) -> Integers:
+        """The largest of latent value plus offset, with offsets moved until the shares are met, nearly or all but exact."""
         own = self.layout.marginals[j].shares
         shares = own if shares is None else shares
         start = self.layout.positions[j]
         part = latent[:, start : start + len(own)] * np.sqrt(own * (1 - own) + 1e-9)
         few, offset = part[: 2 * _SAMPLE], shares.copy()
         step = 0.3 / np.sqrt(shares * (1 - shares) + 0.01)
-        for turn in range(48):
+        for turn in range(40 + (4 if exact else 0)):
             if turn == 40:  # a few rows have told nearly all; many tell the rest
                 few, step = part[: max(_LOOKED_AT // len(own), 2 * _SAMPLE)], step / 2
             found = np.bincount((few + offset).argmax(axis=1), minlength=len(own)) / max(len(few), 1)
