@@ -19,7 +19,6 @@ from adumbra.declare.space import GRID, Block
 from adumbra.models.class_tables import ClassTables
 from adumbra.models.column_cells import form_of, on_levels
 from adumbra.models.columns import Columns, classes_to_draw, in_batches
-from adumbra.models.marginals import Marginal
 from adumbra.models.score_layout import ScoreLayout
 from adumbra.models.shrinkage import apportion
 from adumbra.models.two_round_gaussian import Latent, NoisyMoments, Pilot, noise_rows
@@ -134,10 +133,8 @@ class Decoder:
     ) -> NDArray[np.bool_]:
         """Which rows have an empty cell: as many as the tables say, those of the highest rank."""
         place = self.layout.presence.get(j)
-        if place is not None:
-            own = latent[:, place]
-        else:
-            own = np.zeros(len(latent)) if generator is None else generator.random(len(latent))
+        chance = generator.random(len(latent)) if place is None and generator is not None else np.zeros(len(latent))
+        own = chance if place is None else latent[:, place].astype(np.float64)
         out = np.zeros(len(latent), dtype=bool)
         if groups is None or self.by_class is None:
             parts = [(np.arange(len(latent)), self.layout.marginals[j].missing)]
@@ -151,7 +148,7 @@ class Decoder:
         return out
 
     def _category(self, latent: Draws, j: int, shares: Reals | None = None, *, exact: bool = True) -> Integers:
-        """The largest of latent value plus offset, with offsets moved until the shares are met, nearly or all but exact."""
+        """The largest of latent value plus offset, with offsets moved until the shares are met, `exact` or nearly so."""
         own = self.layout.marginals[j].shares
         shares = own if shares is None else shares
         start = self.layout.positions[j]
@@ -193,8 +190,7 @@ def _targets(seen: NoisyMoments, at: Integers, first: Reals, second: Reals, know
     second = np.maximum(second, 1e-3)
     ratio = np.diag(seen.second)[at] / second - 1
     variance = 2 * seen.second_sd**2 / second**2
-    signal = max(float(np.mean(ratio**2 - variance)), 0.0)
-    signal = np.minimum(signal, 4 * known)
+    signal = np.minimum(max(float(np.mean(ratio**2 - variance)), 0.0), 4 * known)
     moved = ratio * signal / (signal + variance + 4 * _MISFIT)
     return first + gap * kept, second * np.clip(1 + moved, 0.5, 2.0)
 
