@@ -268,12 +268,14 @@ def _cell_type(dtype: pl.DataType) -> str:
         return "boolean"
     if dtype in (pl.String, pl.Categorical, pl.Enum, pl.Null):
         return "text"
+    if isinstance(dtype, pl.List | pl.Array):
+        return "list"
     return "time" if dtype.is_temporal() else "other"
 
 
 def _check_type(column: Column, got: str) -> None:
     """Refuse a type without single cells; of the others, a cell that the column cannot read is an unknown one."""
-    if got == "other":
+    if got == "other" or (got == "list" and column.cells.block != "set"):
         raise InputError(
             f"column {column.name!r} with cells that kind = {column.kind} can read",
             f"cells of type {got}",
