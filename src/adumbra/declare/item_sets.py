@@ -36,8 +36,11 @@ def set_places(cells: pl.Series, values: Sequence[Value], separator: str, most: 
 def mentioned(cells: pl.Series, values: Sequence[Value], separator: str) -> Reals:
     """The same before it is cut: all declared `values` that each of the `cells` names, parted by the `separator`."""
     held = np.zeros((len(cells), len(values)))
-    listed = cells.dtype in (pl.List, pl.Array)
-    items = cells.cast(pl.List(cells.dtype.inner)) if listed else texts(cells).str.split(separator)  # type: ignore[attr-defined]  # lists have one
+    kind = cells.dtype
+    if isinstance(kind, pl.List | pl.Array):
+        items = cells.cast(pl.List(kind.inner))
+    else:
+        items = texts(cells).str.split(separator.strip() or separator)
     frame = pl.DataFrame({"row": np.arange(len(cells)), "item": items}).explode("item").drop_nulls()
     if frame.height:
         code = places(frame.get_column("item"), values)

@@ -200,7 +200,7 @@ def _without_blanks(series: pl.Series, column: Column, blank_words: tuple[Value,
     """The cells, empty where one holds a word or number for that; a declared value is a value all the same."""
     declared = {key(value) for value in column.values}
     words = tuple(dict.fromkeys(str(w) for w in (*column.blank, *blank_words) if key(w) not in declared))
-    if not words:
+    if not words or isinstance(series.dtype, pl.List | pl.Array):
         return series
     there = pl.Series(places(series, words) < 0)
     return series if there.all() else series.zip_with(there, pl.Series([None], dtype=series.dtype))

@@ -49,7 +49,7 @@ class ItemSet(CellKind):
         if not separator:
             raise wrong(column, "a separator", "none", 'write separator = "," or whatever stands between two values,')
         column.check_writable("a separator", separator)
-        if any(separator in str(value).strip() for value in column.values):
+        if any((separator.strip() or separator) in str(value).strip() for value in column.values):
             raise wrong(column, "values without the separator in them", f"{separator!r} in one", "correct separator")
 
     @property
