@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -22,7 +21,6 @@ from tests.mechanisms.test_counting import silence
 from tests.queries.test_sums import has_scale, residuals
 from tests.repeatable import repeatable  # noqa: F401
 
-RETAIL = Path(__file__).parents[3] / "shared" / "data" / "retail.csv.gz"
 SCHEMA = ad.Schema.from_dict(
     {
         "columns": {
@@ -209,10 +207,9 @@ def test_the_command_line_releases_answers_and_evaluates(home, cli):
     assert json.loads(report.out)["counts"]["fits"][0]["queries"] == 8
 
 
-@pytest.mark.skipif(not RETAIL.exists(), reason="../shared/data/retail.csv.gz is not there")
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-def test_the_hundred_most_frequent_items_of_a_supermarket_come_within_their_errors(delta):
-    table = pl.read_csv(RETAIL, infer_schema=False)
+def test_the_hundred_most_frequent_items_of_a_supermarket_come_within_their_errors(shared_data, delta):
+    table = pl.read_csv(shared_data / "retail.csv.gz", infer_schema=False)
     frequent = table["items"].str.split(" ").explode().value_counts(sort=True).head(100)
     values = tuple(frequent["items"].to_list())
     column = {"kind": "set", "values": list(values), "most": 10, "separator": " "}
