@@ -210,8 +210,8 @@ def _fresh_projections(query: RowMap, space: Space) -> dict[str, FreshProjection
     for relation in (Relation.REPLACE, Relation.ZERO_OUT):
         distance = row_distance(space, relation)
         # |z E| <= |z|_1 sqrt(k) ROUNDING/2 for a rounding error E of the matrix; |z|_1 <= |z|_2 sqrt(non-zeros),
-        # and a column changes at most two coordinates
-        changed = sum(min(block.width, 2) for block in space.blocks)
+        # and a column changes at most two coordinates, a set two for each value it can hold
+        changed = sum(block.changed for block in space.blocks)
         rounding = distance * math.sqrt(changed * query.dimension) * ROUNDING / 2
         out[f"{Unit.ROW.value}/{relation.value}"] = FreshProjection(query.dimension, distance, rounding)
     return out

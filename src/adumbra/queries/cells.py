@@ -75,6 +75,8 @@ class Cells:
         if len(self.missing) != len(self.blocks):
             raise ValueError("a cell for what is missing, or none, for each column")
         for block, count in zip(self.blocks, self.counts, strict=True):
+            if block.kind == "set":
+                raise ValueError("a set has no cell: a row may have several of its values")
             if count < 1 or (block.kind != "number" and count != cell_count(block, 1)):
                 raise ValueError(f"column {block.column!r} cannot have {count} cells")
         own: list[Reals | None] = []
