@@ -54,7 +54,7 @@ def flights(data: Path) -> tuple[pl.DataFrame, dict[str, Any], list[Question]]:
         "month": _whole(1, 12),
         "day": _whole(1, 31),
         "dep_time": _hhmm(),
-        "sched_dep_time": _hhmm(),
+        "sched_dep_time": _whole(0, 2359, derived="hour * 100 + minute"),
         "dep_delay": _whole(-60, 1440),
         "arr_time": _hhmm(),
         "sched_arr_time": _hhmm(),
@@ -66,8 +66,8 @@ def flights(data: Path) -> tuple[pl.DataFrame, dict[str, Any], list[Question]]:
         "dest": _values(frame, "dest"),
         "air_time": _whole(0, 900),
         "distance": _whole(0, 5000),
-        "hour": _whole(0, 23, derived="hour(sched_dep_time)"),
-        "minute": _whole(0, 59, derived="minute(sched_dep_time)"),
+        "hour": _whole(0, 23),
+        "minute": _whole(0, 59),
         "time_hour": {"role": "drop"},
     }
     rules = [

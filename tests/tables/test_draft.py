@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -159,7 +160,8 @@ def test_odd_names_and_values_make_valid_drafts(names, texts, numbers):
 @pytest.mark.parametrize(
     "name",
     ["adult.csv.gz", "wdbc.csv.gz", "dermatology.csv.gz", "hcc_survival.csv.gz", "bank_full.csv.gz",
-     "bank_additional_full.csv.gz", "cervical_cancer.csv.gz", "musk_v1.parquet"],
+     "bank_additional_full.csv.gz", "cervical_cancer.csv.gz", "musk_v1.parquet", "covid_tests.csv.gz",
+     "flights.parquet", "nist/national2019.csv.gz", "secom_431.parquet"],
 )  # fmt: skip
 def test_real_tables(shared_data, name):
     table = open_table(shared_data / name)
@@ -178,3 +180,46 @@ def test_what_no_file_can_hold_is_not_suggested():
     frame = pl.DataFrame({"a\0": ["x", "y", "x"], "b": ["u", "v\0", "u"], "c": ["\0", "\0", "\0"]})
     schema = confirmed(draft_schema(open_table(frame)))
     assert [(c.name, c.values) for c in schema.released] == [("b", ("u",))]
+
+
+def test_an_array_has_a_draft_too():
+    rows = np.random.default_rng(3).integers(0, 50, (400, 3)).astype(float)
+    rows[:, 2] = rows[:, 0] + rows[:, 1]
+    draft = draft_schema(open_table(rows))
+    assert '# derived = "`column 1` + `column 2`"' in draft
+    assert len(confirmed(draft).columns) == 3
+
+
+def test_digits_that_begin_with_0_stay_as_they_are():
+    draft = draft_schema(
+        open_table(pl.DataFrame({"zip": ["00501", "10001", "02134"] * 90, "n": ["7", "12", "3"] * 90}))
+    )
+    zip_code, number = draft.split("[columns.")[1:]
+    assert '# values = ["00501", "02134", "10001"]' in zip_code and 'kind = "number"' in number
+
+
+def test_flights(shared_data):
+    """What owners complained of: exact extremes, a year from 1000 to 3100, remarks that are not true."""
+    draft = draft_schema(open_table(shared_data / "flights.parquet"))
+    parts = {part.split("]")[0]: part for part in draft.split("[columns.")[1:]}
+    assert "# low = 2010\n# high = 2020" in parts["year"] and "few whole" not in parts["year"]
+    assert "about 4,000 values in 334,264 rows" in parts["tailnum"] and "every row has its own" not in draft
+    assert "few whole numbers" not in parts["flight"] and not re.search(r"(?m)^#? ?missing", draft)
+    assert '# derived = "sched_dep_time // 100"' in parts["hour"]
+    assert 'kind = "datetime"' in parts["time_hour"] and 'zone = "UTC"' in parts["time_hour"]
+    assert 'format = "%H%M"' in parts["dep_time"]
+    assert '# check = "if dep_time is missing then dep_delay is missing"' in draft
+
+
+def test_covid(shared_data):
+    draft = draft_schema(open_table(shared_data / "covid_tests.csv.gz"))
+    parts = {part.split("]")[0]: part for part in draft.split("[columns.")[1:]}
+    assert '# role = "drop"' in parts["fake_first_name"] and "values =" not in parts["fake_first_name"]
+    assert '# role = "drop"' in parts["subject_id"] and SEVERAL in parts["subject_id"]
+    assert "# derived = \"date('2020-03-01') + days(pan_day)\"" in parts["test_date"]
+    assert "# decimals = 1" in parts["age"] and "# spikes = [45]" in parts["ct_result"]
+
+
+def test_baskets(shared_data):
+    draft = draft_schema(open_table(shared_data / "retail.csv.gz"))
+    assert 'kind = "set"' in draft and "16,470 different items" in draft and '# separator = " "' in draft

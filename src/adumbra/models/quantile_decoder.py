@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from adumbra.common.types import Integers, Reals
-from adumbra.declare.space import GRID, HALF, Block
+from adumbra.declare.space import GRID, Block
 from adumbra.models.class_tables import ClassTables
-from adumbra.models.column_cells import form_of
+from adumbra.models.column_cells import form_of, on_levels
 from adumbra.models.columns import Columns, classes_to_draw, in_batches
 from adumbra.models.marginals import Marginal
 from adumbra.models.score_layout import ScoreLayout
@@ -200,17 +200,12 @@ def _targets(seen: NoisyMoments, at: Integers, first: Reals, second: Reals, know
 
 
 def _written(block: Block, values: Reals) -> Reals:
-    """Grid steps as they are encoded: a level's own, and never 0; nan stays."""
+    """As `Columns.written` wants them: positions of categories, grid steps of the rest; nan stays."""
     if block.kind == "category":
         return values
-    if block.kind == "flag":
-        return np.where(np.isnan(values), np.nan, np.where(values > 0.5, float(HALF), float(-HALF)))
     if form_of(block) == "levels":
         values = values / last_level(block)
-    steps = (values - 0.5) * GRID
-    if block.levels is not None:
-        steps = np.rint(steps)
-    return np.asarray(np.where(steps == 0, 1.0, steps))
+    return on_levels(block, (values - 0.5) * GRID)
 
 
 def drawn_rows(

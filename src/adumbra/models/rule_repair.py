@@ -74,8 +74,12 @@ def _classes(frame: pl.DataFrame, groups: Sequence[str] | Integers | None) -> In
         return None
     if isinstance(groups, np.ndarray):
         return np.asarray(np.unique(groups, return_inverse=True)[1]).ravel()
-    names = [str(name) for name in groups if name in frame.columns]
-    return frame.select(pl.struct(names).rank("dense")).to_series().to_numpy().astype(np.int64) if names else None
+    found = np.zeros(len(frame), dtype=np.int64)
+    for name in groups:
+        cells = frame[str(name)]
+        rank = (cells if cells.dtype.is_numeric() else cells.cast(pl.String)).rank("dense").fill_null(0).to_numpy()
+        found = np.unique(found * (int(rank.max()) + 1) + rank.astype(np.int64), return_inverse=True)[1].ravel()
+    return found
 
 
 class _Repair:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -54,12 +54,12 @@ class Rules:
     [True, False, False]
     """
 
-    given: tuple[Check | Combinations, ...]
+    given: tuple[Check | Combinations, ...] = ()
     """Rules in the order of the schema."""
-    steps: tuple[Step, ...]
+    steps: tuple[Step, ...] = ()
     """What computes derived and dependent columns, in an order that works."""
-    columns: Mapping[str, Declared]
-    row: Mapping[str, Any]
+    columns: Mapping[str, Declared] = field(default_factory=dict)
+    row: Mapping[str, Any] = field(default_factory=dict)
     idle: tuple[str, ...] = ()
     """Texts of rules that no row can break, where that is known: they say nothing."""
 

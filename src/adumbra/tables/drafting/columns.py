@@ -14,7 +14,7 @@ __all__ = ["column_finding", "unreadable"]
 
 def unreadable(name: str) -> Finding:
     """Lines for a column called `name` whose cells are no single values."""
-    return Finding(name, None, ["## lists, records or raw bytes: convert it, or leave it out", '# role = "drop"'])
+    return Finding(name, Look(1), ["## lists, records or raw bytes: convert it, or leave it out", '# role = "drop"'])
 
 
 Listed = tuple[tuple[str, ...], bool]

@@ -17,7 +17,7 @@ class Finding:
     """One column: its lines, and what the search for rules must know of it."""
 
     name: str
-    look: Look | None
+    look: Look
     lines: list[str]
     kind: str | None = None
     """The kind suggested; None if the suggestion is not to release the column, or to release fresh ids."""

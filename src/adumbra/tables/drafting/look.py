@@ -38,6 +38,8 @@ class Look:
     items: ItemLook = field(default_factory=ItemLook)
     words: Counter[str] = field(default_factory=Counter)
     """Texts without a digit, as long as there are few: what a column of numbers or dates may hold besides."""
+    padded: bool = False
+    """Whether some text has digits that begin with 0, such as 00501."""
     numeric: bool = True
     """Whether all other texts are numbers."""
     distinct: Distinct = field(init=False)
@@ -82,6 +84,7 @@ class Look:
         if len(self.words) > _MOST_WORDS:
             self.numeric, self.moment.open = False, {}
         if self.numeric:
+            self.padded = self.padded or bool(values.str.contains(r"^0\d").any())
             self._add_read_numbers(filled, text)
         self.moment.add(values.filter(~worded))
         self.shape.add(values, times)
@@ -144,6 +147,8 @@ class Look:
         """Whether it is a column of numbers, but for a few words beside them."""
         if not self.numeric or not self.number.cells or (self.kind is not None and self.kind.is_temporal()):
             return False
+        if self.padded and self.shape.one and not self.number.clock:
+            return False  # of one length: written so on purpose
         if not self.words:
             return True
         return self.number.cells >= 0.005 * self.full and len(self.sizes()) >= 2 * len(self.words)

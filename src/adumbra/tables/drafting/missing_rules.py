@@ -151,7 +151,7 @@ def _beyond(
     cells: Cells, heads: Sequence[Finding], findings: Sequence[Finding], shares: dict[str, float]
 ) -> list[Beyond]:
     found = []
-    numbers = [f for f in findings if f.kind == "number" and f.look is not None and f.look.different > 10][:20]
+    numbers = [f for f in findings if f.kind == "number" and f.look.different > 10][:20]
     for target in heads:
         share = shares[target.name]
         there = ~cells.missing(target.name)
@@ -172,4 +172,4 @@ def _beyond(
 
 
 def _counted(number: Finding, sizes: Reals) -> bool:
-    return number.look is not None and number.look.number.whole and float(np.abs(sizes).max()) <= 2**53
+    return number.look.number.whole and float(np.abs(sizes).max()) <= 2**53

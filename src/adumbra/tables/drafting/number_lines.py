@@ -21,6 +21,7 @@ __all__ = ["blank_lines", "number_finding", "stored_type", "whole_if_whole"]
 _MOST_CODES = 20
 _SPIKE = 0.05
 _MOST_MINUTES = 60
+_YEARS = (1900, 2100)
 _MOST_SPIKES = 5
 _PLAIN = (pl.Int64, pl.Float64, pl.String, pl.Boolean, pl.Null, pl.Object)
 
@@ -130,7 +131,6 @@ def _ordinal(finding: Finding, sizes: Counter[float]) -> None:
 
 
 def _range(finding: Finding, sizes: Counter[float], seen: tuple[float, float], decimals: int | None) -> None:
-    assert finding.look is not None  # a finding on numbers has one
     low, high = (0.0, 2400.0) if _clock(finding.name, finding.look, sizes) else _suggested(finding.name, seen, decimals)
     whole = decimals == 0 and max(-low, high) <= 2**53
     if whole:
@@ -156,7 +156,7 @@ def _suggested(name: str, seen: tuple[float, float], decimals: int | None) -> tu
     known = known_range(name, low, high)
     if known is not None:
         return known
-    if decimals == 0 and low >= 1900 and high <= 2100:
+    if decimals == 0 and low >= _YEARS[0] and high <= _YEARS[1]:
         return years(low, high)
     return outward(low, high, decimals)
 
@@ -180,6 +180,8 @@ def _remarks(name: str, look: Look, sizes: Counter[float], *, whole: bool) -> li
 def _few(look: Look, sizes: Counter[float], *, whole: bool) -> list[str]:
     """Remarks on numbers that may be codes: few of them, or few of those that could be."""
     low, high = min(sizes), max(sizes)
+    if whole and low >= _YEARS[0] and high <= _YEARS[1]:
+        return []
     if whole and len(sizes) <= _MOST_CODES:
         values = toml([whole_if_whole(size) for size in sorted(sizes)])
         return [f'## few whole numbers: codes? then write kind = "ordinal" (or "category") and values = {values}']

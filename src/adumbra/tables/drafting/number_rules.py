@@ -65,8 +65,8 @@ def _same(given: Reals, found: Reals) -> NDArray[np.bool_]:
 
 def derived_rules(cells: Cells, findings: Sequence[Finding]) -> list[Derived]:
     """Columns that simple arithmetic makes of others, or that are a part of a date, in a sample of rows in `cells`."""
-    wide = [f for f in findings if f.numeric and f.look is not None and f.look.different >= _LEAST_VALUES]
-    wide = [f for f in wide if f.look is not None and f.look.number.decimals <= 6][:_MOST_COLUMNS]
+    wide = [f for f in findings if f.numeric and f.look.different >= _LEAST_VALUES]
+    wide = [f for f in wide if f.look.number.decimals <= 6][:_MOST_COLUMNS]
     days = [f for f in findings if f.dated][:_MOST_COLUMNS]
     found = [*_from_dates(cells, days, findings), *_from_one(cells, wide), *_from_two(cells, wide)]
     return [rule for rule in found if _fits(rule, cells)]
@@ -84,7 +84,7 @@ def _from_dates(cells: Cells, days: Sequence[Finding], findings: Sequence[Findin
     for day in days:
         name = rule_name(day.name)
         for target in findings:
-            if not target.numeric or target.look is None or not target.look.number.whole:
+            if not target.numeric or not target.look.number.whole:
                 continue
             if day.kind == "date" and target.look.different >= _LEAST_VALUES:
                 found += _shifted(cells, day, target)
@@ -196,7 +196,7 @@ def order_rules(cells: Cells, findings: Sequence[Finding]) -> list[Order]:
     groups = [
         [f for f in findings if f.kind == "date"],
         [f for f in findings if f.kind == "datetime"],
-        [f for f in findings if f.numeric and f.look is not None and f.look.different > 2],
+        [f for f in findings if f.numeric and f.look.different > 2],
     ]
     found: list[Order] = []
     for group in groups:
@@ -226,7 +226,6 @@ def _ordered(low: Reals, high: Reals) -> float | None:
 
 def _one_unit(low: Finding, high: Finding) -> bool:
     """Whether names speak for a common unit of measure, and ranges do not speak against it."""
-    assert low.look is not None and high.look is not None  # they have numbers
     shared = set(tokens(low.name)) & set(tokens(high.name)) - {"number", "num", "of", "n", "is", "the"}
     if not shared or low.look.number.whole != high.look.number.whole:
         return False
@@ -242,7 +241,7 @@ def _opposites(one: str, other: str) -> bool:
 
 
 def _width(finding: Finding) -> float:
-    low, high = finding.look.number.range(finding.blank_numbers) if finding.look else (0.0, 0.0)
+    low, high = finding.look.number.range(finding.blank_numbers)
     return high - low
 
 

@@ -31,8 +31,8 @@ _LEAST_ROWS = 20
 def few_valued(findings: Sequence[Finding]) -> list[Finding]:
     """Columns that have between two and some two hundred values."""
     kinds = ("category", "flag", "ordinal", "number", "date")
-    fit = [f for f in findings if f.kind in kinds and f.look is not None and not f.look.many]
-    return [f for f in fit if 2 <= (f.look.different if f.look else 0) <= _MOST_VALUES][:_MOST_COLUMNS]
+    fit = [f for f in findings if f.kind in kinds and not f.look.many]
+    return [f for f in fit if 2 <= f.look.different <= _MOST_VALUES][:_MOST_COLUMNS]
 
 
 class Dependence(MaybeRule):
@@ -145,7 +145,7 @@ def pair_rules(cells: Cells, findings: Sequence[Finding]) -> tuple[list[Dependen
 
 
 def _speaks_of_values(finding: Finding) -> bool:
-    return not finding.dated and (finding.kind != "number" or (finding.look is not None and finding.look.few))
+    return not finding.dated and (finding.kind != "number" or finding.look.few)
 
 
 def _follows(seen: Reals) -> float | None:

@@ -14,6 +14,7 @@ from adumbra.tables.drafting.missing_rules import missing_rules
 from adumbra.tables.drafting.number_rules import Derived, Order, derived_rules, order_rules
 from adumbra.tables.drafting.pair_rules import Dependence, Implication, pair_rules
 from adumbra.tables.drafting.rule import MaybeRule
+from adumbra.tables.matrix import Unnamed
 from adumbra.tables.table import Table
 
 __all__ = ["Question", "find_rules"]
@@ -55,7 +56,9 @@ def _held(table: Table, known: dict[str, Finding], cells: Cells) -> list[MaybeRu
     following = sorted(following, key=_nearest_first)[:_TRIED]
     bringing = sorted(bringing, key=lambda rule: -rule.strength)[: 2 * _TRIED]
     tried: list[MaybeRule] = [*computed, *following, *bringing, *orders, *gaps]
-    names = [f.name for f in usable if any(f.name in rule.columns for rule in tried)]
+    asked = {name for rule in tried for name in rule.columns}
+    unnamed = isinstance(table.columns, Unnamed)  # read whole, or not at all
+    names = [name for name in table.columns if name in asked or (unnamed and asked)]
     for batch in table.batches(names) if names else ():
         rows = Cells(batch, known)
         for rule in tried:
@@ -65,7 +68,7 @@ def _held(table: Table, known: dict[str, Finding], cells: Cells) -> list[MaybeRu
 
 def _nearest_first(rule: Dependence) -> tuple[int, float]:
     """The source of fewest values says most clearly what follows."""
-    return (rule.source.look.different if rule.source.look else 0, -rule.strength)
+    return (rule.source.look.different, -rule.strength)
 
 
 def _chosen(held: Sequence[MaybeRule]) -> list[Question]:

@@ -24,8 +24,14 @@ class Sample:
         first = -self._seen % self._step
         self._seen += batch.height
         if first < batch.height:
-            self._parts.append(batch[first :: self._step] if self._step > 1 else batch)
+            self._parts.append(_apart(batch[first :: self._step]) if self._step > 1 else batch)
 
     def frame(self) -> pl.DataFrame:
         """The rows that were kept."""
         return pl.concat(self._parts) if self._parts else pl.DataFrame()
+
+
+def _apart(rows: pl.DataFrame) -> pl.DataFrame:
+    """The same rows in memory of their own: texts would hold on to those of the whole batch."""
+    texts = [column for column in rows.get_columns() if column.dtype == pl.String]
+    return rows.with_columns(pl.Series(column.name, column.to_list(), dtype=pl.String) for column in texts)

@@ -15,7 +15,7 @@ _SPREAD = 10.0
 
 def tail_question(finding: Finding, cells: Cells) -> list[str]:
     """A question on the scale of a number without negative cells, from a sample of rows in `cells`."""
-    if finding.kind != "number" or finding.look is None or finding.low is None or finding.low < 0:
+    if finding.kind != "number" or finding.low is None or finding.low < 0:
         return []
     if finding.look.different <= 100 or not finding.look.number.low >= 0:
         return []
