@@ -116,7 +116,8 @@ class Publication(ABC):
         """Rows that were drawn obey the rules; all get the columns that follow from them."""
         schema = self._facts.schema
         if schema.rules and draft.facts.drawn:
-            frame = obeying(frame, schema.rules, drawing(self._facts.setting.seed, f"rules {self.written}"))
+            labels = [name for name in schema.labels if name in frame.columns]
+            frame = obeying(frame, schema.rules, drawing(self._facts.setting.seed, f"rules {self.written}"), labels)
         return as_released(frame, schema, self.written)
 
 
