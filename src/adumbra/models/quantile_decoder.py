@@ -148,7 +148,7 @@ class Decoder:
         return out
 
     def _category(self, latent: Draws, j: int, shares: Reals | None = None, *, exact: bool = True) -> Integers:
-        """The largest of latent value plus offset, with offsets moved until the shares are met, `exact` or nearly so."""
+        """The largest of latent value plus offset, with offsets moved until the shares are met, exactly or nearly."""
         own = self.layout.marginals[j].shares
         shares = own if shares is None else shares
         start = self.layout.positions[j]
