@@ -10,10 +10,21 @@ from numpy.typing import NDArray
 from adumbra.families.contract import Measurer, Query, Setting, SumAnswer
 from adumbra.queries.sums import Count
 
-__all__ = ["counted_rows", "known_rows", "measured_arrays", "measured_names", "public_rows", "with_size", "with_size_query"]
+__all__ = [
+    "UNKNOWN_ROWS",
+    "counted_rows",
+    "known_rows",
+    "measured_arrays",
+    "measured_names",
+    "public_rows",
+    "with_size",
+    "with_size_query",
+]
 
 _SIZE = "size"
 _SHARE = 0.02
+UNKNOWN_ROWS = 50_000
+"""Stands in for the number of rows where none is public, in what a plan expects of memory and of what is published."""
 
 
 def with_size(setting: Setting, lines: Mapping[str, float]) -> dict[str, float]:

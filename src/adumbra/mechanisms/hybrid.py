@@ -23,15 +23,16 @@ from adumbra.families.row_count import (
     with_size,
     with_size_query,
 )
-from adumbra.families.synthetic import DrawnTable
+from adumbra.families.synthetic import DrawnTable, watchable
 from adumbra.kinds.synthetic_table import PredictedError, SyntheticTableFacts
 from adumbra.models.class_tables import ClassTables
 from adumbra.models.column_cells import equal_cells, first_cells, mass_cells
 from adumbra.models.columns import Columns, drawing
-from adumbra.models.denoising import denoised, missing_shares, predicted_table_error
-from adumbra.models.marginals import Marginal, flat_marginals, marginals_of, sharpened
+from adumbra.models.denoising import denoised, joined, missing_shares, predicted_table_error
+from adumbra.models.marginals import Marginal, flat_marginals, marginals_of
 from adumbra.models.quantile_decoder import Decoder, drawn_rows
 from adumbra.models.score_layout import RADIUS, ScoreLayout
+from adumbra.models.sharpening import sharpened
 from adumbra.models.shrinkage import apportion
 from adumbra.models.two_round_gaussian import (
     Latent,
@@ -53,8 +54,8 @@ _TABLES, _SECOND, _PILOT, _RESIDUALS = "tables", "class tables", "moments", "mom
 _TABLE_SHARE = {"model": 0.2, "correlations": 0.2, "marginals": 0.5}
 """Share of the budget for all tables together, by need."""
 _SECOND_LOOK_FROM = 200.0
-"""A second look is taken where a cell's noise is below rows / this; by class, where it is below rows / (classes * this).
-Before, its tables would be noise."""
+"""A second look is taken where a cell's noise is below rows / this, and by class where it is below rows / (classes *
+this). Before, its tables would be noise."""
 _PILOT_WEIGHT, _RESIDUAL_WEIGHT = 0.6, 0.7
 """Weights of the second moment; those of counts and sums follow (binomial: sensitivity exactly sqrt 2)."""
 _CLEAR, _WIDE = 15.0, 100
@@ -114,12 +115,13 @@ class Hybrid(DrawnTable):
         columns, shares = self._resolved(setting)
         rules = self._rules(setting, float("inf") if setting.rows is None else setting.rows)
         flat = flat_marginals(columns.features)
-        layout = ScoreLayout(columns.features, tuple(flat), _watchable(setting, columns))
+        layout = ScoreLayout(columns.features, tuple(flat), watchable(setting, columns))
         width = layout.scores.dimension
         identity = Residuals(np.eye(width), columns.groups, np.zeros((columns.classes, width)), 1.0)
-        queries: dict[str, Query] = {_TABLES: TablesQuery(first_cells(columns.features, rules.room))}
+        first = first_cells(columns.features, rules.room)
+        queries: dict[str, Query] = {_TABLES: TablesQuery(first)}
         if _SECOND in shares:
-            fine = mass_cells(columns.features, None, rules.parts)
+            fine = mass_cells(first, None, rules.parts)
             queries[_SECOND] = _second_look(columns, fine, rules.by_class, setting.pure)
         queries[_PILOT] = _moments(columns, layout.scores, _PILOT_WEIGHT)
         queries[_RESIDUALS] = _moments(columns, _with_residuals(layout.scores, identity), _RESIDUAL_WEIGHT)
@@ -193,12 +195,14 @@ class Hybrid(DrawnTable):
         marginals = marginals_of(columns.features, found, cells)
         if _SECOND not in shares:
             return _Tables(marginals, cells, sd, error)
-        fine = mass_cells(columns.features, [m.quantile for m in marginals], rules.parts)
+        fine = mass_cells(cells, [m.quantile for m in marginals], rules.parts)
         query = _second_look(columns, fine, rules.by_class, setting.pure)
         answers[_SECOND] = again = door.measure(_SECOND, query)
         pooled, pooled_sd = _all_rows(again)
-        missing = missing_shares([(noisy.values["pooled"], sd, cells), (pooled, pooled_sd, fine)], rows)
-        marginals = sharpened(marginals, pooled, pooled_sd, rows, fine, missing)
+        looks = [(noisy.values["pooled"], sd, cells), (pooled, pooled_sd, fine)]
+        counts, sds = joined(*looks)
+        found = denoised(counts, sds, rows, cells, missing_shares(looks, rows))
+        marginals = sharpened(marginals_of(columns.features, found, cells), sd, pooled, pooled_sd, rows, fine)
         both = (sd**-2 + pooled_sd**-2) ** -0.5
         return _Tables(marginals, cells, both, error * both / sd, fine, again)
 
@@ -292,19 +296,10 @@ def _clarity(setting: Setting, columns: Columns, layout: ScoreLayout, share: flo
     return rows * math.sqrt(2.0) / (noise * columns.declared * math.sqrt(layout.scores.dimension))
 
 
-def _watchable(setting: Setting, columns: Columns) -> tuple[int, ...]:
-    """Columns of whose absence a score may be taken: so many that scores are still about as many as values.
-
-    None under pure epsilon, where each score more would be paid for: what is missing is then drawn by itself.
-    """
-    keeping = [j for j, block in enumerate(columns.features) if block.keeps]
-    return tuple(keeping[: 0 if setting.pure else max(32, sum(b.width for b in columns.features) // 8)])
-
-
 def _watched(setting: Setting, columns: Columns, marginals: Sequence[Marginal]) -> tuple[int, ...]:
     """Of the columns that are sometimes empty those that are most often."""
     empty = [j for j, m in enumerate(marginals) if m.missing > 0]
-    most = sorted(empty, key=lambda j: -marginals[j].missing)[: len(_watchable(setting, columns))]
+    most = sorted(empty, key=lambda j: -marginals[j].missing)[: len(watchable(setting, columns))]
     return tuple(sorted(most))
 
 

@@ -29,10 +29,14 @@ __all__ = [
     "Form",
     "alike",
     "as_cells",
+    "by_value",
+    "drawn_in",
     "equal_cells",
     "first_cells",
     "form_of",
+    "levels_with_room",
     "mass_cells",
+    "on_levels",
     "unit_edges",
     "unit_step",
 ]
@@ -56,12 +60,12 @@ def form_of(block: Block) -> Form:
     return "levels" if block.levels is not None and block.levels <= LEVELS else "number"
 
 
-def equal_cells(blocks: Sequence[Block], bins: int, *, missing: bool = False) -> Cells:
-    """Cells that follow from the schema alone: about `bins` of each number of the columns `blocks`, in whole levels.
+def equal_cells(blocks: Sequence[Block], bins: int, most_levels: float = LEVELS, *, missing: bool = False) -> Cells:
+    """Cells of the columns `blocks`: one for each level of a number of at most `most_levels`, else about `bins`.
 
-    With `missing`, columns that keep empty cells have one for them.
+    Those hold whole levels. With `missing`, columns that keep empty cells have one for them.
     """
-    most = [cell_count(b, bins, LEVELS) if b.kind == "number" else 1 for b in blocks]
+    most = [cell_count(b, bins, int(most_levels)) if b.kind == "number" else 1 for b in blocks]
     return Cells.aligned(blocks, most, missing=missing)
 
 
@@ -72,24 +76,27 @@ def first_cells(blocks: Sequence[Block], room: float) -> Cells:
     levels. Every column that keeps empty cells has one for them.
     """
     bins = 10 if room < 100 else 20 if room < 400 else 40
-    fair = _MOST_CELLS // max(len(blocks), 1)
-    by_level = max(LEVELS, min(room / _ROOM_A_LEVEL, _MOST_LEVEL_CELLS, fair))
-    most = [cell_count(b, bins, int(by_level)) if b.kind == "number" else 1 for b in blocks]
-    return Cells.aligned(blocks, most, missing=True)
+    return equal_cells(blocks, bins, levels_with_room(room, len(blocks)), missing=True)
 
 
-def mass_cells(blocks: Sequence[Block], quantiles: Sequence[Callable[[Reals], Reals]] | None, parts: int) -> Cells:
-    """Cells of about equal released mass: resolution goes where the column is.
+def levels_with_room(room: float, columns: int) -> float:
+    """How many levels may have a cell each, where `room` is rows over the noise of a cell, in so many `columns`."""
+    return max(LEVELS, min(room / _ROOM_A_LEVEL, _MOST_LEVEL_CELLS, _MOST_CELLS // max(columns, 1)))
 
-    `blocks` are the columns; a number among them gets about `parts` cells, in whole levels; a level that holds as much
-    as half of one, a declared spike and either end of the range have a cell of their own. `quantiles`
-    are those of the columns; where they are None, cells are of equal width.
+
+def mass_cells(first: Cells, quantiles: Sequence[Callable[[Reals], Reals]] | None, parts: int) -> Cells:
+    """Cells for a second look, of about equal released mass: resolution goes where the column is.
+
+    `first` are the cells of the first look. Columns that had one for each value have the same again; any other number
+    gets about `parts` cells, in whole levels; a level that holds as much as half of one, a declared spike and either
+    end of the range have a cell of their own. `quantiles` are those of the columns; where they are None, cells are of
+    equal width.
     """
     counts: list[int] = []
     cuts: list[Reals | None] = []
-    for index, block in enumerate(blocks):
-        if form_of(block) != "number":
-            counts.append(cell_count(block, 1, LEVELS))
+    for index, block in enumerate(first.blocks):
+        if by_value(first, index):
+            counts.append(first.counts[index])
             cuts.append(None)
             continue
         halves = np.arange(1, 2 * parts) / (2 * parts)
@@ -100,9 +107,15 @@ def mass_cells(blocks: Sequence[Block], quantiles: Sequence[Callable[[Reals], Re
         alone = np.concatenate([heavy, np.rint((np.array(block.spikes, dtype=np.float64) + HALF) * (last / GRID))])
         alone = np.concatenate([alone, [0.0, float(last)]])
         after = np.unique(np.concatenate([level[1::2], alone, alone - 1]))
-        cuts.append(cut_after(block, after[(after >= 0) & (after < last)]))
-        counts.append(len(cuts[-1]) + 1)
-    return Cells(tuple(blocks), tuple(counts), tuple(cuts), tuple(b.keeps for b in blocks))
+        inner = cut_after(block, after[(after >= 0) & (after < last)])
+        cuts.append(inner)
+        counts.append(len(inner) + 1)
+    return Cells(first.blocks, tuple(counts), tuple(cuts), first.missing)
+
+
+def by_value(cells: Cells, index: int) -> bool:
+    """Whether a column has a cell for each of its values."""
+    return form_of(cells.blocks[index]) != "number" or cells.level_positions(index) is not None
 
 
 def alike(cells: Cells) -> list[tuple[bool, int, Integers]]:
@@ -126,6 +139,38 @@ def unit_edges(cells: Cells, index: int) -> Reals | None:
     edges = cells.edges(index) / GRID + 0.5
     edges[[0, -1]] = -unit_step(block) / 2, 1 + unit_step(block) / 2
     return edges
+
+
+def on_levels(block: Block, steps: Reals) -> Reals:
+    """Grid steps of a number or flag as they are encoded: on the nearest level where it has levels, and never 0.
+
+    `block` is the column, `steps` lie anywhere; nan stays.
+    """
+    steps = np.clip(steps, -HALF, HALF)
+    if block.levels is not None or block.kind == "flag":
+        last = last_level(block)
+        steps = np.rint(-HALF + np.rint((steps + HALF) * (last / GRID)) * (GRID / last))
+    return np.asarray(np.where(steps == 0, 1.0, steps))
+
+
+def drawn_in(cells: Cells, index: int, cell: Integers, u: Reals) -> Reals:
+    """Values of column `index` in these cells, as a draft wants them: nan in that for empty ones.
+
+    A value is as likely as any other in its cell; `u` has a number from 0 to 1 for each. `cells` are those of all
+    columns.
+    """
+    block, count = cells.blocks[index], cells.counts[index]
+    empty, cell = cell >= count, np.minimum(cell, count - 1)
+    if block.kind == "category":
+        return np.where(empty, np.nan, cell)
+    positions = cells.level_positions(index)
+    if positions is not None:
+        return np.where(empty, np.nan, positions[cell])
+    edges = unit_edges(cells, index)
+    assert edges is not None
+    width = np.diff(edges)
+    inside = np.where(width[cell] < 1.5 / GRID, 0.5, u)
+    return np.where(empty, np.nan, on_levels(block, (edges[cell] + inside * width[cell] - 0.5) * GRID))
 
 
 def as_cells(values: Reals, cells: Cells, index: int) -> Integers:

@@ -17,7 +17,7 @@ from scipy.optimize import isotonic_regression
 from scipy.special import betainc, ndtr
 
 from adumbra.common.types import Integers, Reals
-from adumbra.models.column_cells import alike, unit_edges
+from adumbra.models.column_cells import alike, by_value, unit_edges
 from adumbra.models.shrinkage import clear_counts, onto_simplex
 from adumbra.queries.cells import Cells
 
@@ -26,6 +26,7 @@ __all__ = [
     "centred",
     "denoised",
     "gathered",
+    "joined",
     "missing_shares",
     "predicted_table_error",
     "shrunk_deviations",
@@ -78,6 +79,22 @@ def missing_shares(looks: Sequence[tuple[Reals, float, Cells]], rows: float) -> 
     return np.minimum(clear_counts(found, float(weights.sum()) ** -0.5, len(found)) / rows, 0.995)
 
 
+def joined(first: tuple[Reals, float, Cells], second: tuple[Reals, float, Cells]) -> tuple[Reals, Reals]:
+    """Counts of a `first` look and the sd of each column's noise, joined with a `second` where it had the same cells.
+
+    A look has the noisy counts, the standard deviation of their noise, and the cells.
+    """
+    (counts, sd, cells), (again, again_sd, fine) = first, second
+    out, sds = counts.copy(), np.full(len(cells.blocks), sd)
+    trust = again_sd**2 / (sd**2 + again_sd**2)
+    for j, (start, size) in enumerate(zip(cells.starts, cells.sizes, strict=True)):
+        if by_value(cells, j):
+            at = fine.starts[j]
+            out[start : start + size] = trust * counts[start : start + size] + (1 - trust) * again[at : at + size]
+            sds[j] = sd * trust**0.5
+    return out, sds
+
+
 def _standing_out(deviations: Reals, sd: Reals) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     """Which deviations (columns x cells) differ from their neighbours by more than the noise of all cells explains."""
     columns, cells = deviations.shape
@@ -109,7 +126,9 @@ def shrunk_deviations(deviations: Reals, variance: Reals, ordered: bool) -> Real
     for j in np.flatnonzero(spiked.any(axis=1)):
         if not spiked[j].all():
             rest[j, spiked[j]] = np.interp(places[spiked[j]], places[~spiked[j]], deviations[j, ~spiked[j]])
-    return np.where(spiked, deviations, _smoothed(rest, noise, True))
+    # without the cells that stand out, the rest no longer adds up to nothing
+    level = np.where(spiked.any(axis=1), rest.mean(axis=1), 0.0)[:, None]
+    return np.where(spiked, deviations, level + _smoothed(rest - level, noise, True))
 
 
 def _smoothed(deviations: Reals, noise: Reals, ordered: bool) -> Reals:
@@ -145,9 +164,7 @@ def _shapes() -> Reals:
     means, sizes = np.meshgrid(ndtr(np.linspace(-2.4, 2.4, 33)), np.geomspace(1, 300, 13))
     mean, size = means.ravel()[:, None], sizes.ravel()[:, None]
     return np.asarray(
-        betainc(
-            np.maximum(mean * size, 0.05), np.maximum((1 - mean) * size, 0.05), np.linspace(0, 1, _FINE + 1)[None]
-        )
+        betainc(np.maximum(mean * size, 0.05), np.maximum((1 - mean) * size, 0.05), np.linspace(0, 1, _FINE + 1)[None])
     )
 
 
@@ -185,20 +202,23 @@ def _denoised_ordered(tables: Reals, variance: Reals, edges: Sequence[Reals], ro
     return onto_simplex(guess + shrunk_deviations(tables - guess, variance, True))
 
 
-def denoised(noisy: Reals, sd: float, rows: float, cells: Cells) -> ColumnTables:
+def denoised(noisy: Reals, sd: Reals | float, rows: float, cells: Cells, missing: Reals | None = None) -> ColumnTables:
     """Tables of shares for each column of `cells`.
 
-    `noisy` are the counts of all cells, column after column, with noise of standard deviation `sd`; `rows` is what a
-    column's counts add up to.
+    `noisy` are the counts of all cells, column after column, with noise of standard deviation `sd` (one, or one for
+    each column); `rows` is what a column's counts add up to. `missing` is the share of it that is empty; None asks the
+    counts.
     """
-    missing = missing_shares([(noisy, sd, cells)], rows)
+    sd = np.broadcast_to(np.asarray(sd, dtype=np.float64), len(cells.blocks))
+    if missing is None:
+        missing = missing_shares([(noisy, float(sd.max()), cells)], rows)
     out: list[Reals] = [np.empty(0)] * len(cells.blocks)
     for ordered, count, members in alike(cells):
         there = rows * (1 - missing[members])
         tables = centred(gathered(noisy, cells, members, count) / there[:, None])
         if ordered and count > 2:
             edges = [_ends(cells, int(j)) for j in members]
-            clean = _denoised_ordered(tables, (sd / there) ** 2, edges)
+            clean = _denoised_ordered(tables, (sd[members] / there) ** 2, edges)
         else:
             clean = onto_simplex(tables)
         for index, table in zip(members, clean, strict=True):
@@ -212,16 +232,18 @@ def _ends(cells: Cells, index: int) -> Reals:
 
 
 def predicted_table_error(
-    tables: ColumnTables, sd: float, rows: float, cells: Cells, generator: np.random.Generator
+    tables: ColumnTables, sd: Reals | float, rows: float, cells: Cells, generator: np.random.Generator
 ) -> float:
     """Mean total variation of a denoised table, by a parametric bootstrap: the same noise is added once more.
 
-    `tables` are the denoised shares of the columns of `cells`; `sd`, in rows, is that of the noise on a count and
-    `rows` the number of rows. `generator` draws noise that is post-processing and protects nothing.
+    `tables` are the denoised shares of the columns of `cells`; `sd`, in rows, is that of the noise on a count (one,
+    or one for each column) and `rows` the number of rows. `generator` draws noise that is post-processing and protects
+    nothing.
     """
     counts = []
     for table, lost, empty in zip(tables.values, tables.missing, cells.missing, strict=True):
         counts += [table * (1 - lost), [lost] if empty else []]
-    again = np.concatenate(counts) * rows + generator.normal(0.0, sd, cells.total)
+    each = np.repeat(np.broadcast_to(np.asarray(sd, dtype=np.float64), len(cells.blocks)), cells.sizes)
+    again = np.concatenate(counts) * rows + generator.normal(0.0, each)
     pairs = zip(tables.values, denoised(again, sd, rows, cells).values, strict=True)
     return float(np.mean([0.5 * np.abs(one - two).sum() for one, two in pairs]))

@@ -6,7 +6,7 @@ Forms and cells of columns: `models.column_cells`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -14,12 +14,11 @@ from scipy.special import ndtri
 
 from adumbra.common.types import Reals
 from adumbra.declare.space import GRID, Block
-from adumbra.models.column_cells import Form, alike, equal_cells, form_of, unit_edges
-from adumbra.models.denoising import ColumnTables, centred, gathered, shrunk_deviations
-from adumbra.models.shrinkage import onto_simplex
+from adumbra.models.column_cells import Form, equal_cells, form_of, unit_edges
+from adumbra.models.denoising import ColumnTables
 from adumbra.queries.cells import Cells
 
-__all__ = ["Marginal", "expected_shares", "flat_marginals", "marginals_of", "sharpened"]
+__all__ = ["Marginal", "expected_shares", "flat_marginals", "marginals_of"]
 
 _LARGEST_SCORE = 2.5
 _NARROWEST = 0.003  # of the range: no standard deviation is taken to be smaller
@@ -155,44 +154,9 @@ def flat_marginals(blocks: Sequence[Block]) -> list[Marginal]:
     return out
 
 
-def sharpened(
-    marginals: Sequence[Marginal], noisy: Reals, sd: float, rows: float, cells: Cells, missing: Reals
-) -> list[Marginal]:
-    """The `marginals` corrected by tables of finer `cells`; inside a new cell the shape stays what it was.
-
-    `noisy` are counts of all those cells with noise of standard deviation `sd`; `rows` is what a column adds up to, and
-    `missing` the share of it that is empty.
-    """
-    out: dict[int, Marginal] = {}
-    for ordered, count, members in alike(cells):
-        guess = np.stack([expected_shares(marginals[j], unit_edges(cells, j)) for j in members])
-        there = rows * (1 - missing[members])
-        seen = centred(gathered(noisy, cells, members, count) / there[:, None])
-        new = onto_simplex(guess + shrunk_deviations(seen - guess, (sd / there) ** 2, ordered))
-        for j, table in zip(members, new, strict=True):
-            refined = _refined(marginals[j], unit_edges(cells, j), table)
-            out[int(j)] = replace(refined, missing=float(missing[j]))
-    return [out[j] for j in range(len(marginals))]
-
-
 def expected_shares(marginal: Marginal, edges: Reals | None) -> Reals:
     """Shares that the `marginal` gives to cells with these `edges` (the first and last are the ends of the range)."""
     if edges is None or marginal.edges is None:
         return marginal.shares
     at = np.interp(edges[1:-1], marginal.edges, marginal.below)
     return np.diff(np.concatenate([[0.0], at, [1.0]]))
-
-
-def _refined(marginal: Marginal, edges: Reals | None, table: Reals) -> Marginal:
-    if edges is None or marginal.edges is None:
-        return Marginal.of(marginal.form, table)
-    borders = np.unique(np.concatenate([marginal.edges, edges]))
-    mass = np.diff(np.interp(borders, marginal.edges, marginal.below))
-    middle = (borders[1:] + borders[:-1]) / 2
-    cell = np.searchsorted(edges[1:-1], middle, side="right")
-    total = np.bincount(cell, weights=mass, minlength=len(table))
-    # a cell that held nothing before is filled evenly
-    share = np.where(total[cell] > 1e-12, mass, np.diff(borders))
-    total = np.bincount(cell, weights=share, minlength=len(table))
-    mass = share / np.maximum(total[cell], 1e-300) * table[cell]
-    return Marginal.of("number", mass, borders, marginal.levels)

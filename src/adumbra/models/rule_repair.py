@@ -62,7 +62,7 @@ def obeying(
     if len(frame):
         classes = _classes(frame, groups)
         for group in rules.groups:
-            frame = _Repair(frame, rules, group, classes, generator).run()
+            frame = _GroupRepair(frame, rules, group, classes, generator).run()
     done = rules.complete(frame)
     if rules and rules.broken(done).select(pl.any_horizontal(pl.all()).any()).item():
         raise RuntimeError("a repaired row still breaks a rule")
@@ -74,11 +74,15 @@ def _classes(frame: pl.DataFrame, groups: Sequence[str] | Integers | None) -> In
         return None
     if isinstance(groups, np.ndarray):
         return np.asarray(np.unique(groups, return_inverse=True)[1]).ravel()
-    names = [str(name) for name in groups if name in frame.columns]
-    return frame.select(pl.struct(names).rank("dense")).to_series().to_numpy().astype(np.int64) if names else None
+    found = np.zeros(len(frame), dtype=np.int64)
+    for name in groups:
+        cells = frame[str(name)]
+        rank = (cells if cells.dtype.is_numeric() else cells.cast(pl.String)).rank("dense").fill_null(0).to_numpy()
+        found = np.unique(found * (int(rank.max()) + 1) + rank.astype(np.int64), return_inverse=True)[1].ravel()
+    return found
 
 
-class _Repair:
+class _GroupRepair:
     """The rows of one group of rules: which cell each row has now, and which rules it breaks."""
 
     def __init__(

@@ -74,7 +74,7 @@ def class_counts(noisy: Reals, sd: float, rows: float) -> Reals:
 
 def clear_counts(counts: Reals, sd: float, tests: int) -> Reals:
     """Counts that exceed what noise of this `sd` makes of nothing in so many `tests`; the others are 0."""
-    clear = max(3.0, math.sqrt(2.0 * math.log(max(tests, 1))) + 1.0) * sd
+    clear = max(3.5, math.sqrt(2.0 * math.log(max(tests, 1))) + 1.0) * sd
     return np.where(counts > clear, counts, 0.0)
 
 

@@ -242,11 +242,15 @@ def _category_pair(gram: Matrix, a: Block, b: Block) -> float:
 
 
 def _tables(query: TablesQuery, space: Space, relation: Relation, norm: Norm) -> float:
-    """Every column puts a one in one cell of each table; ones of two rows are in the same cell or in two."""
+    """Every column puts a one in one cell of each table; ones of two rows are in the same cell or in two.
+
+    `hypot` has weights that share one budget (sqrt(1/2) and sqrt(1/2)) cost what the whole does, to the last bit: a
+    later look may be split as the noisy number of rows suggests, and what it costs was charged before.
+    """
     columns = len(query.cells.blocks)
     if norm == "l1":
         return columns * (query.pooled + query.grouped) * _twice(relation)
-    return math.sqrt(columns * (query.pooled**2 + query.grouped**2) * _twice(relation))
+    return math.hypot(query.pooled, query.grouped) * math.sqrt(columns * _twice(relation))
 
 
 def _centre_scale(query: CentreScale, space: Space, relation: Relation, norm: Norm) -> float:

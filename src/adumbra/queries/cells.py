@@ -28,7 +28,7 @@ def cell_count(block: Block, bins: int, most_levels: int = 20) -> int:
 
 
 def cut_after(block: Block, levels: Integers | Reals) -> Reals:
-    """Grid positions half a level above these `levels` of a number, counted from 0; of one without, half a grid step."""
+    """Grid positions half a level above these `levels` of a number, from 0; of one without, half a grid step above."""
     return np.asarray(-HALF + (np.asarray(levels, dtype=np.float64) + 0.5) * (GRID / last_level(block)))
 
 

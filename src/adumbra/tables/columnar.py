@@ -176,6 +176,17 @@ class _FrameTable(Table):
             return {name: _polars_type(dtype) for name, dtype in self._frame.schema.items()}
         return {name: _pandas_type(dtype) for name, dtype in self._frame.dtypes.items()}
 
+    @property
+    def categories(self) -> dict[str, tuple[tuple[str, ...], bool]]:
+        """Categories of pandas and enumerations of polars."""
+        if self.native == "polars":
+            enums = {name: kind for name, kind in self._frame.schema.items() if kind == pl.Enum}
+            return {name: (tuple(kind.categories), False) for name, kind in enums.items()}
+        if self.native != "pandas":
+            return {}
+        listed = {name: kind for name, kind in self._frame.dtypes.items() if hasattr(kind, "categories")}
+        return {name: (tuple(map(spelled, kind.categories)), bool(kind.ordered)) for name, kind in listed.items()}
+
     def _rows(self) -> int:
         for _ in self._batches(self._unproved(), _ROWS):
             pass

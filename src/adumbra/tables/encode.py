@@ -28,7 +28,7 @@ from adumbra.declare.spelling import Value, blank, key, places
 from adumbra.tables.matrix import Unnamed, as_frame
 from adumbra.tables.numbers import Ranges
 
-__all__ = ["Encoded", "Repairs", "check_columns", "decode", "decode_cells", "encode"]
+__all__ = ["Encoded", "Repairs", "check_columns", "decode", "decode_cells", "encode", "read_cells"]
 
 
 @dataclass(frozen=True)
@@ -259,6 +259,25 @@ def decode_cells(values: NDArray[Any], schema: Schema) -> pl.DataFrame:
         )
     parts = zip(array.T, schema.measured, strict=True)
     return pl.DataFrame({column.name: column.cells.write(part) for part, column in parts})
+
+
+def read_cells(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+    """The measured columns of a frame in the types that `decode_cells` gives, spelled and formatted as they may be.
+
+    Cells are what `encode` makes of them (clipped, on their step, empty or at the fallback), but not put on the grid.
+
+    >>> schema = Schema.parse('[columns.age]\\nkind = "number"\\nlow = 0\\nhigh = 100\\ndecimals = 1')
+    >>> read_cells(pl.DataFrame({"age": ["0.30", "", "1e999"]}), schema)["age"].to_list()
+    [0.3, None, 100.0]
+    """
+    found = {}
+    for column in schema.measured:
+        cells = column.cells.exact(_without_blanks(frame.get_column(column.name), column, schema.table.blank))
+        if column.missing is not None and cells.null_count():
+            fallback = column.cells.exact(pl.Series([column.missing]))
+            cells = cells.zip_with(cells.is_not_null(), fallback)
+        found[column.name] = cells
+    return pl.DataFrame(found)
 
 
 def _cell_type(dtype: pl.DataType) -> str:

@@ -61,6 +61,11 @@ class Table(ABC):
     def types(self) -> dict[str, CellType]:
         """Cell type of each column: known from the file's own schema or the frame's types."""
 
+    @property
+    def categories(self) -> dict[str, tuple[tuple[str, ...], bool]]:
+        """Columns whose own type lists their values: those, in order, and whether the order says which is more."""
+        return {}
+
     @abstractmethod
     def _rows(self) -> int: ...
 

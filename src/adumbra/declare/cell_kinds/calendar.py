@@ -185,6 +185,14 @@ class CalendarKind(CellKind):
         found = self._native(self.seconds(np.where(empty, -HALF, codes)))
         return found.set(pl.Series(empty), None) if empty.any() else found
 
+    def exact(self, cells: pl.Series) -> pl.Series:
+        """The step that each cell is in, however fine steps are beside the grid."""
+        seconds = self._seconds(cells)
+        empty = np.isnan(seconds)
+        place = np.clip(np.floor((np.where(empty, self.low, seconds) - self.low) / self._step), 0, self._last)
+        found = self._native(self.low + self._step * place.astype(np.int64))
+        return found.set(pl.Series(empty), None) if empty.any() else found
+
     def store(self, cells: pl.Series) -> pl.Series:
         """In the declared format, where there is one; as text or digits, where that is declared."""
         if self.column.format is not None:

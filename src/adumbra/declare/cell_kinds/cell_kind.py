@@ -132,6 +132,14 @@ class CellKind(ABC):
     def write(self, codes: Reals) -> pl.Series:
         """Cells from one number each: grid steps of a number or flag, the position of a value; nan is an empty cell."""
 
+    def exact(self, cells: pl.Series) -> pl.Series:
+        """Cells as `write` gives them, clipped and on their step, but not rounded to the grid; empty where one is lost.
+
+        For looking at cells as they are declared. What is measured is what `read` reads.
+        """
+        found = self.read(cells)
+        return self.write(np.where(found.lost, np.nan, self.codes(found.values)))
+
     def store(self, cells: pl.Series) -> pl.Series:
         """Cells from `write` as the release has them: of the declared `type`, where there is one."""
         kind = self.column.type

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from adumbra.common.types import Reals
 from adumbra.common.validation import said
@@ -167,7 +168,18 @@ class Number(CellKind):
     def write(self, codes: Reals) -> pl.Series:
         """Numbers inside the range, on the step where there is one."""
         empty = np.isnan(codes)
-        number = self.numbers(np.where(empty, 0.0, codes))
+        return self._written(self.numbers(np.where(empty, 0.0, codes)), empty)
+
+    def exact(self, cells: pl.Series) -> pl.Series:
+        """Numbers inside the range, on the step, however fine that is beside the grid."""
+        number = numbers(cells)
+        empty = np.isnan(number)
+        number = np.clip(np.where(empty, self.low, number), self.low, self.high)
+        if self.step is not None:
+            number = self._on_step(self.low + self.step * np.rint((number - self.low) / self.step))
+        return self._written(number, empty)
+
+    def _written(self, number: Reals, empty: NDArray[np.bool_]) -> pl.Series:
         if self.step is not None and _whole(self.column):
             found = pl.Series(np.rint(number).astype(np.int64))
         else:

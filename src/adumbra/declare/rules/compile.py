@@ -10,8 +10,8 @@ from typing import Any
 import polars as pl
 
 from adumbra.common.errors import InputError
-from adumbra.declare.rules.declared import Declared
 from adumbra.declare.rules.literals import TEMPORAL
+from adumbra.declare.rules.rule_column import Declared
 from adumbra.declare.rules.typed import Typed
 
 __all__ = ["compiled", "finished", "prepared"]
@@ -41,7 +41,7 @@ def _cast(cells: pl.Series, column: Declared) -> pl.Series:
         return cells.cast(pl.Float64, strict=False).fill_nan(None)
     if isinstance(kind, pl.Datetime):
         if kind.time_zone is not None:
-            cells = cells.dt.replace_time_zone(None)
+            cells = cells.dt.convert_time_zone(column.zone or "UTC").dt.replace_time_zone(None)
         cells = cells.cast(pl.Datetime("us"))
     return cells if cells.dtype == column.dtype else cells.cast(column.dtype, strict=False)
 
@@ -64,7 +64,7 @@ def compiled(node: Typed) -> pl.Expr:
     if op == "implies":
         return ~compiled(args[0]) | compiled(args[1])
     if op in ("and", "or"):
-        return reduce(lambda a, b: a & b if op == "and" else a | b, map(compiled, args))
+        return _joined(op, [compiled(arg) for arg in args])
     if op == "choose":
         condition = compiled(args[0])
         chosen = pl.when(condition).then(compiled(args[1])).otherwise(compiled(args[2]))
@@ -74,6 +74,16 @@ def compiled(node: Typed) -> pl.Expr:
     if op == "negative":
         return _back(-_number(args[0]), node)
     return _calculated(node)
+
+
+def _joined(op: str, parts: list[pl.Expr]) -> pl.Expr:
+    """Conditions joined in pairs, and pairs of pairs: a long row of them would be a deep expression."""
+    while len(parts) > 1:
+        pairs = [parts[index : index + 2] for index in range(0, len(parts), 2)]
+        parts = [
+            pair[0] if len(pair) == 1 else pair[0] & pair[1] if op == "and" else pair[0] | pair[1] for pair in pairs
+        ]
+    return parts[0]
 
 
 def _dtype(node: Typed) -> Any:

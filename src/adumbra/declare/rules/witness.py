@@ -2,12 +2,13 @@
 
 Columns are added one at a time to a frame of candidate rows, and rows that break a rule are left out as soon as its
 columns are there. Candidates are declared values, ends of ranges, constants of the rules and their neighbours, what an
-equality asks for, and a few at random. Rows with an empty cell obey nearly everything, so a cell is left empty only
+equality asks for, and a few in between. Rows with an empty cell obey nearly everything, so a cell is left empty only
 where some rule speaks of missing cells.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,18 +16,23 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from adumbra.common.types import Reals
 from adumbra.declare.rules.combinations import Combinations
 from adumbra.declare.rules.compile import compiled, finished
-from adumbra.declare.rules.declared import Declared
 from adumbra.declare.rules.literals import micros
 from adumbra.declare.rules.parts import Check, Limit, Step
+from adumbra.declare.rules.rule_column import Declared
 from adumbra.declare.rules.typed import Typed, walk
 
 __all__ = ["Found", "connected", "search", "sources"]
 
 _BEAM = 4_000
 _FEW = 60
+"""Values of a column that are all tried."""
+_MOST = 200_000
+"""Rows that are tried at once where the first candidates were too few: whole columns of many values, or fine grids."""
 _TRIES = 3
+_GOLDEN = 0.6180339887498949
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,8 @@ class _Search:
         self.tables = [limit for limit in limits if isinstance(limit, Combinations)]
         asked = frozenset[str]().union(*(node.names for node in self.trees if node.op == "missing"))
         self.empty = sources(asked, steps)
-        self.random = np.random.default_rng(seed)
+        columns_here = len(frozenset[str]().union(*(sources(limit.names, steps) for limit in limits)))
+        self.few = max(_FEW, int(_MOST ** (1 / max(columns_here, 1)))) if seed else _FEW
         self.complete = True
 
     def run(self, names: frozenset[str]) -> Found:
@@ -105,12 +112,17 @@ class _Search:
                 waiting.remove(limit)
             if len(frame) > _BEAM:
                 self.complete = False
-                frame = frame.sample(_BEAM, seed=self.seed, shuffle=True)
+                frame = frame[np.unique((self.spread(_BEAM) * len(frame)).astype(np.int64))]
             if not len(frame):
                 return Found(None, self.complete)
         empty = frame.select(pl.sum_horizontal(pl.col(n).is_null() for n in sorted(names))).to_series()
         row = frame.row(int(empty.arg_min() or 0), named=True)
         return Found({name: row[name] for name in sorted(names)}, self.complete)
+
+    def spread(self, count: int) -> Reals:
+        """Points between 0 and 1 in no pattern that a rule could share, others for every seed; nothing is drawn."""
+        points = (np.arange(count) + 0.5) * _GOLDEN + self.seed * 0.37
+        return np.asarray(points - np.floor(points))
 
     def order(self, names: frozenset[str]) -> list[str]:
         """Columns so that each shares a rule with those before it, where it can."""
@@ -144,7 +156,7 @@ class _Search:
 
     def candidates(self, column: Declared) -> list[Any]:
         levels = column.levels
-        if levels is not None and levels <= _FEW:
+        if levels is not None and levels <= self.few:
             return [column.at(index) for index in range(levels)]
         constants = [v for node in self.trees for v in _constants(node, column.type)]
         if column.values:
@@ -155,7 +167,10 @@ class _Search:
         marks = [column.low, column.high, (column.low + column.high) / 2, *map(micros, constants)]
         reach = range(-4, 5)
         numbers = [mark + k * step for mark in marks for k in reach]
-        numbers += list(self.random.uniform(column.low, column.high, 12))
+        numbers += list(column.low + (column.high - column.low) * self.spread(60))
+        if self.seed:  # a grid of round numbers
+            spacing = 2.0 ** math.ceil(math.log2((column.high - column.low) / self.few))
+            numbers += list(np.arange(math.ceil(column.low / spacing), column.high / spacing) * spacing)
         if column.step is not None:
             numbers = [column.low + round((n - column.low) / step) * step for n in numbers]
         values = [column.value_of(n) for n in numbers if column.low <= n <= column.high]

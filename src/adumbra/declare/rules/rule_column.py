@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ __all__ = ["Declared", "declared"]
 
 _STEPS = {"day": 86_400e6, "hour": 3_600e6, "minute": 60e6, "second": 1e6}
 _NEAR = 1e-6
+_EPOCH = datetime.datetime(1970, 1, 1)
 _DTYPES: dict[str, Any] = {
     "text": pl.String(),
     "truth": pl.Boolean(),
@@ -70,7 +72,8 @@ class Declared:
             return _DTYPES[self.type]
         if self.values:
             return pl.Int64() if all(isinstance(v, int) for v in self.values) else pl.Float64()
-        return pl.Int64() if self.step == 1 and self.low == math.floor(self.low) else pl.Float64()
+        whole = self.step is not None and self.step == math.floor(self.step) and self.low == math.floor(self.low)
+        return pl.Int64() if whole else pl.Float64()
 
     def has(self, value: Any) -> bool:
         """Whether a value of its type, as Python holds it, is one that it may take."""
@@ -102,10 +105,11 @@ class Declared:
             if self.dtype == pl.Int64:
                 return round(number)
             return round(number, self.decimals) if self.decimals is not None else float(number)
-        series = pl.Series([round(number)], dtype=pl.Int64)
-        if self.type == "date":
-            return series.cast(pl.Datetime("us")).cast(pl.Date)[0]
-        return (series * 1000 if self.type == "time" else series).cast(self.dtype)[0]
+        length = datetime.timedelta(microseconds=round(number))
+        if self.type == "duration":
+            return length
+        found = _EPOCH + length
+        return {"date": found.date, "time": found.time}.get(self.type, lambda: found)()
 
 
 def declared(columns: Sequence[Column]) -> dict[str, Declared]:
