@@ -23,6 +23,7 @@ from adumbra.families.row_count import (
     with_size,
     with_size_query,
 )
+from adumbra.families.set_columns import beside_sets, with_set_queries, with_sets
 from adumbra.families.synthetic import DrawnTable, watchable
 from adumbra.kinds.synthetic_table import PredictedError, SyntheticTableFacts
 from adumbra.models.class_tables import ClassTables
@@ -105,7 +106,7 @@ class Hybrid(DrawnTable):
 
     def lines(self, setting: Setting) -> Mapping[str, float]:
         """A fifth for tables; the rest for moments, of which the second round gets more the wider the table."""
-        return with_size(setting, self._resolved(setting)[1])
+        return with_sets(setting, with_size(setting, self._resolved(setting)[1]))
 
     def queries(self, setting: Setting) -> Mapping[str, Query]:
         """Every measurement, the later ones with placeholders for what the earlier ones will have found.
@@ -125,7 +126,7 @@ class Hybrid(DrawnTable):
             queries[_SECOND] = _second_look(columns, fine, rules.by_class, setting.pure)
         queries[_PILOT] = _moments(columns, layout.scores, _PILOT_WEIGHT)
         queries[_RESIDUALS] = _moments(columns, _with_residuals(layout.scores, identity), _RESIDUAL_WEIGHT)
-        return with_size_query(setting, queries)
+        return with_set_queries(setting, with_size_query(setting, queries))
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """The `noise` on shares and on correlations in this `setting`, beside what they are, whatever the `promise`."""
@@ -169,7 +170,7 @@ class Hybrid(DrawnTable):
             tables.known(rows),
             tables.by_class(latent, classes, rows),
         )
-        return Draft(
+        draft = Draft(
             columns=None,
             batches=drawn_rows(columns, decoder, latent, classes, self.rows_drawn(setting, rows), generator),
             facts=SyntheticTableFacts(
@@ -183,6 +184,7 @@ class Hybrid(DrawnTable):
             arrays=measured_arrays(answers),
             measured=measured_names(answers),
         )
+        return beside_sets(door, setting, rows, draft)
 
     def _tables(self, door: Measurer, setting: Setting, rows: float, answers: dict[str, SumAnswer]) -> _Tables:
         """One look at all columns, or two, of which the second has its cells where the first found the rows."""
