@@ -11,15 +11,14 @@ from __future__ import annotations
 import datetime
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import polars as pl
 
 from adumbra.common.errors import InputError
 from adumbra.common.memory import check_memory
-from adumbra.declare.column import Column
 from adumbra.declare.schema import Schema
 from adumbra.declare.space import GRID
 from adumbra.families.contract import Measurer
@@ -87,7 +86,7 @@ def _converted(cell: Any, read: Callable[[Any], Any]) -> Any:
     """A declared value as a cell of the column's type; one that has no such form is left out."""
     try:
         return read(cell)
-    except ValueError:
+    except (TypeError, ValueError):
         return None
 
 

@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from adumbra.common.errors import InputError
+from adumbra.declare.column import Column
+from adumbra.declare.schema import Schema
 from adumbra.declare.spelling import spelled
 from adumbra.tables.matrix import plain_numbers
 from adumbra.tables.table import (
@@ -36,11 +38,43 @@ __all__ = ["ArrowTable", "ParquetTable", "give_back", "open_frame"]
 _ROWS = 16384
 
 
-def give_back(frame: pl.DataFrame, native: Native) -> Any:
-    """Hand a frame back in the library its table came from."""
+def give_back(frame: pl.DataFrame, native: Native, schema: Schema | None = None) -> Any:
+    """Hand a frame back in the library its table came from.
+
+    `frame` has the rows, `native` says which library that is, `schema` declares its columns where it is a table of one.
+    pandas has types for numbers and Booleans of which some are missing, beside those of numpy: whole numbers and
+    Booleans come in them where the schema lets cells be empty, whether or not one is.
+
+    >>> schema = Schema.from_dict({"columns": {"age": {"kind": "number", "low": 0, "high": 99, "integer": True}}})
+    >>> give_back(pl.DataFrame({"age": [3, 5]}), "pandas", schema).dtypes.to_dict()
+    {'age': Int64Dtype()}
+    """
     if native == "pandas":
-        return frame.to_pandas()
+        return _to_pandas(frame, {} if schema is None else {column.name: column for column in schema.released})
     return frame.to_arrow() if native == "pyarrow" else frame
+
+
+def _to_pandas(frame: pl.DataFrame, declared: dict[str, Column]) -> Any:
+    import pandas as pd  # not needed by those who have no frame of it
+
+    columns = {}
+    for cells in frame.get_columns():
+        column = declared.get(cells.name)
+        keeps = cells.null_count() > 0 if column is None else column.role != "id" and column.missing is None
+        if cells.dtype.is_integer() and keeps:
+            plain, gone = cells.fill_null(0).to_numpy(), cells.is_null().to_numpy()
+            columns[cells.name] = pd.Series(pd.arrays.IntegerArray(plain.copy(), gone.copy()))
+        elif cells.dtype == pl.Boolean and keeps:
+            plain, gone = cells.fill_null(False).to_numpy(), cells.is_null().to_numpy()
+            columns[cells.name] = pd.Series(pd.arrays.BooleanArray(plain.copy(), gone.copy()))
+        elif cells.dtype == pl.Date:  # objects, to pandas, would have no methods for days
+            columns[cells.name] = cells.cast(pl.Datetime("us")).to_pandas()
+        else:
+            columns[cells.name] = cells.to_pandas()
+        if cells.dtype == pl.Enum and column is not None:
+            ordered = columns[cells.name].cat.set_categories(list(column.values), ordered=column.kind == "ordinal")
+            columns[cells.name] = ordered
+    return pd.DataFrame(columns)
 
 
 def open_frame(source: Any) -> Table:
@@ -299,7 +333,7 @@ def _polars_type(dtype: pl.DataType) -> CellType:
         return "boolean"
     if dtype in (pl.String, pl.Categorical, pl.Enum, pl.Null, pl.Object):
         return "text"
-    return "time" if dtype in (pl.Date, pl.Datetime, pl.Time) else "other"
+    return "time" if dtype in (pl.Date, pl.Datetime, pl.Time, pl.Duration) else "other"
 
 
 def _proved(records: Iterator[pa.RecordBatch], types: dict[str, CellType]) -> int:

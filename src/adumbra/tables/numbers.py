@@ -54,7 +54,8 @@ class Ranges:
     def steps(self, cells: NDArray[Any]) -> Steps:
         """Rows of cells (nan where there is none) in grid steps.
 
-        Guarantee: whole numbers from -HALF to HALF, 0 for a cell that is not there and has no fallback; a cell's result depends on that cell and its column alone.
+        Guarantee: whole numbers from -HALF to HALF, 0 just for a cell that is not there and has no fallback; a cell's
+        result depends on that cell and its column alone.
         """
         rows = np.ascontiguousarray(cells, dtype=np.float64)
         out = np.empty(rows.shape)

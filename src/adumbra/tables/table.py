@@ -183,7 +183,7 @@ def arrow_type(kind: pa.DataType) -> CellType:
         return "boolean"
     if _is_text(kind) or is_.is_null(kind) or (is_.is_dictionary(kind) and _is_text(kind.value_type)):
         return "text"
-    if is_.is_date32(kind) or is_.is_time(kind):
+    if is_.is_date(kind) or is_.is_time(kind) or is_.is_duration(kind):
         return "time"
     if is_.is_timestamp(kind) and (kind.tz is None or _is_known_zone(kind)):
         return "time"

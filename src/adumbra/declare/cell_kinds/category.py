@@ -61,7 +61,7 @@ class Category(CellKind):
 
     def codes(self, rows: Reals) -> Reals:
         """The largest coordinate; the first of equals."""
-        return rows.argmax(axis=1).astype(np.float64)
+        return np.asarray(rows.argmax(axis=1), dtype=np.float64)
 
     def examples(self) -> tuple[Any, ...]:
         """The first values, and the last."""
@@ -282,5 +282,5 @@ def _written(value: Value) -> str | float:
 
 def _alike(value: Value, other: object) -> bool:
     if isinstance(value, str | bool) or isinstance(other, str | bool):
-        return type(value) is type(other) and _written(value) == _written(cast(Value, other))
+        return type(value) is type(other) and _written(value) == _written(other)
     return type(other) in (int, float) and _representable(cast(float, other)) and value == other
