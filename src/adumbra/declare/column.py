@@ -20,7 +20,7 @@ from adumbra.declare.cell_kinds.calendar import Date, Datetime, Duration, TimeOf
 from adumbra.declare.cell_kinds.category import MAX_VALUES, Category, Flag, Ordinal
 from adumbra.declare.cell_kinds.cell_kind import CellKind
 from adumbra.declare.cell_kinds.number import Number
-from adumbra.declare.spelling import Value, answer
+from adumbra.declare.spelling import Value
 from adumbra.declare.spelling import key as key_of
 
 __all__ = [
@@ -170,9 +170,8 @@ class Column:
         out: dict[str, Any] = {"name": self.name}
         for key in COLUMN_KEYS:
             value = getattr(self, key)
-            if value is None or value == () or (key == "integer" and not value):
-                continue
-            out[key] = list(value) if isinstance(value, tuple) else value
+            if _is_declared(key, value):
+                out[key] = list(value) if isinstance(value, tuple) else value
         return out
 
     def settle(self, **fields: Any) -> None:
@@ -234,8 +233,7 @@ class Column:
         allowed = (*CELL_KINDS[str(self.kind)].keys, *_OF_ANY)
         for key in COLUMN_KEYS:
             value = getattr(self, key)
-            present = value is not None and value != () and value is not False
-            if present and key not in allowed:
+            if _is_declared(key, value) and key not in allowed:
                 raise self.error(
                     f"no {key} for kind {self.kind}", f"{key} declared", f"delete {key}, or correct the kind,"
                 )
@@ -252,10 +250,14 @@ class Column:
         """Words for an empty cell: text or numbers, none of them a declared value."""
         check_blank_words(self.blank, lambda got: self.error("blank as a list of words or numbers", got, _BLANK))
         declared = {key_of(value) for value in (*self.values, *self.spikes)}
-        plain = self.kind == "flag" and not self.values
-        both = [word for word in self.blank if key_of(word) in declared or (plain and answer(str(word)) is not None)]
+        both = [word for word in self.blank if key_of(word) in declared]
         if both:
             raise self.error("blank words that are no declared values", said(both[0]), "delete one of them")
+
+
+def _is_declared(key: str, value: object) -> bool:
+    """Whether a key of a column says something."""
+    return value is not None and not (key in _LISTS and value == ()) and not (key == "integer" and value is False)
 
 
 def check_blank_words(words: Iterable[object], error: Callable[[str], InputError]) -> None:

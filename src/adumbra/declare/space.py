@@ -13,7 +13,8 @@ exactly the number whose sensitivity was proved (docs/proofs/grid.md).
 An empty cell (missing, unknown) takes its column's declared fallback; with none declared it is 0 in all its
 coordinates, and no value is: a number in the very middle of its range is one step above it. So whoever reads an
 encoded row can tell whether a cell was there. In encoded units a number or flag that moves across its whole range,
-and a category that changes, each move by a squared distance of 1 (the category slightly less: CATEGORY_STEPS is rounded towards zero).
+and a category that changes, each move by a squared distance of 1 (the category slightly less: CATEGORY_STEPS is
+rounded towards zero).
 """
 
 from __future__ import annotations
