@@ -236,7 +236,7 @@ def sliced(batch: pa.RecordBatch | pa.Table, rows: int) -> Iterator[pl.DataFrame
     # may hold a null byte, which would cut it short on the way.
     # Decimals go by their text: of how many digits a column of them is depends on all its cells, and not every number
     # of digits can be handed over.
-    columns = [column.dictionary_decode() if _is_coded(column.type) else column for column in batch.columns]
+    columns = [column.cast(column.type.value_type) if _is_coded(column.type) else column for column in batch.columns]
     columns = [column.cast(pa.string()) if pa.types.is_decimal(column.type) else column for column in columns]
     plain = type(batch).from_arrays(columns, names=[str(place) for place in range(batch.num_columns)])
     for start in range(0, batch.num_rows, rows):

@@ -35,6 +35,11 @@ def _days(day: pl.Series) -> Reals:
     return np.where(found < _FIRST, np.nan, found)
 
 
+def _of_4_digits(seconds: Reals) -> Reals:
+    """Without years below 1000, of which a format would read 20 as one."""
+    return np.where(seconds < _YEAR_1000, np.nan, seconds)
+
+
 def _clock(hour: pl.Series, minute: pl.Series, second: pl.Series) -> Reals:
     """Seconds of the parts of a clock's text, nan where there is no such time; 24:00 is the end of the day."""
     h, m, s = (part.cast(pl.Float64, strict=False).to_numpy() for part in (hour, minute, second.fill_null("0")))
@@ -65,7 +70,7 @@ class Date(CalendarKind):
     default_step = "day"
     steps = ("day",)
     example = "2020-01-31"
-    written_whole = _STAMP
+    native_text, common_part = _STAMP, "%Y-"
 
     @staticmethod
     def parse(value: object) -> int | None:
@@ -84,7 +89,7 @@ class Date(CalendarKind):
         return whole_seconds(cells.dt.replace_time_zone(None)) if isinstance(cells.dtype, pl.Datetime) else None
 
     def _parsed(self, text: pl.Series) -> Reals:
-        return _days(text.str.strptime(pl.Date, str(self.column.format), strict=False))
+        return _of_4_digits(_days(text.str.strptime(pl.Date, str(self.column.format), strict=False)))
 
     def _text_seconds(self, text: pl.Series) -> Reals:
         return _iso(text)[0]
@@ -99,7 +104,7 @@ class Datetime(CalendarKind):
     name = "datetime"
     keys = (*CalendarKind.keys, "zone")
     example = "2020-01-31T10:00:00"
-    written_whole = _STAMP
+    native_text, common_part = _STAMP, "%Y-"
 
     @classmethod
     def check(cls, column: Column) -> None:
@@ -147,7 +152,8 @@ class Datetime(CalendarKind):
         return whole_seconds(cells)
 
     def _parsed(self, text: pl.Series) -> Reals:
-        return whole_seconds(text.str.strptime(pl.Datetime("us"), str(self.column.format), strict=False))
+        found = whole_seconds(text.str.strptime(pl.Datetime("us"), str(self.column.format), strict=False))
+        return _of_4_digits(found)
 
     def _text_seconds(self, text: pl.Series) -> Reals:
         """With an offset, the clock of the declared zone (or of UTC) at that moment."""
@@ -185,7 +191,7 @@ class TimeOfDay(CalendarKind):
     name = "time"
     steps = ("hour", "minute", "second")
     example = '"10:00"'
-    written_whole = rf"{_STAMP}|^[0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}"
+    native_text, common_part = rf"{_STAMP}|^[0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}", ":"
 
     @classmethod
     def _declared(cls, column: Column, key: str) -> int:
@@ -242,4 +248,4 @@ def _clock_seconds(text: pl.Series) -> Reals:
     return _clock(*(parts.to_series(place) for place in range(3)))
 
 
-_FIRST = float((datetime.datetime(1, 1, 1) - _EPOCH).days * DAY)
+_FIRST, _YEAR_1000 = (float((datetime.datetime(year, 1, 1) - _EPOCH).days * DAY) for year in (1, 1000))

@@ -20,6 +20,10 @@ _SPAN = r"^([+-])?(?:([0-9]+) ?d(?:ays?)?(,)? ?)?(?:([+-])?([0-9]+):([0-9]{2})(?
 """As Python, pandas and databases write one: of `-1 day, 20:00:00` and `-1 days +20:00:00` only the day is negative."""
 _ISO_SPAN = r"^([+-])?P(?:([0-9]+)D)?()()(?:T(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+)(?:[.,]([0-9]+))?S)?)?$"
 """ISO 8601; the empty groups stand where `_SPAN` has the comma and the second sign."""
+_SHORT = (
+    r"^([+-])?(?:([0-9]+)d)?()() ?-?(?:([0-9]+)h)? ?-?(?:([0-9]+)m)? ?-?(?:([0-9]+)s)? ?-?(?:([0-9]+)(?:ms|[uµ]s|ns))?$"
+)
+"""As polars shows one, and writes all of a column that holds one word as well."""
 
 
 class Duration(CalendarKind):
@@ -66,7 +70,7 @@ class Duration(CalendarKind):
 def _spans(text: pl.Series) -> Reals:
     """Seconds of text of either form, nan for other text; half a second stands for any part of one."""
     found = np.full(len(text), np.nan)
-    for form in (_SPAN, _ISO_SPAN):
+    for form in (_SPAN, _ISO_SPAN, _SHORT):
         left = np.isnan(found)
         if left.any():
             found[left] = _spans_of(text.filter(pl.Series(left)), form)
@@ -76,7 +80,7 @@ def _spans(text: pl.Series) -> Reals:
 def _spans_of(text: pl.Series, form: str) -> Reals:
     parts = text.to_frame("t").select(pl.col("t").str.extract_groups(form)).unnest("t")
     sign, days, comma, clock_sign, *clock, fraction = (parts.to_series(place) for place in range(8))
-    some = days.is_not_null()
+    some = days.is_not_null() | fraction.is_not_null()
     total = np.zeros(len(text))
     for size, unit in zip(clock, (3600, 60, 1), strict=True):
         some = some | size.is_not_null()

@@ -121,8 +121,10 @@ class CalendarKind(CellKind):
         """Seconds of text in the declared format."""
         raise NotImplementedError  # a kind without formats has none to read
 
-    written_whole: ClassVar[str] = ""
-    """How a native cell looks that a library gave as text: it is read so beside a declared format, too."""
+    native_text: ClassVar[str] = ""
+    """How a native cell looks that a library gave as text: it is read so beside any declared format."""
+    common_part: ClassVar[str] = ""
+    """What a format holds whose text could be taken for the common form; beside another one, that is read too."""
 
     def _seconds(self, cells: pl.Series) -> Reals:
         """Seconds of cells, nan where there are none."""
@@ -133,7 +135,9 @@ class CalendarKind(CellKind):
         if self.column.format is None:
             return self._text_seconds(text)
         found = self._parsed(self._digits_filled(cells, text))
-        left = np.isnan(found) & text.str.contains(self.written_whole).fill_null(False).to_numpy()
+        left = np.isnan(found)
+        if self.common_part in self.column.format:
+            left &= text.str.contains(self.native_text).fill_null(False).to_numpy()
         if left.any():
             found = found.copy()
             found[left] = self._text_seconds(text.filter(pl.Series(left)))
