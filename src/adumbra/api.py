@@ -23,7 +23,7 @@ from adumbra.models.columns import check_width, parse_label
 from adumbra.models.dictionary_learning import learn_dictionary, training_signals
 from adumbra.numerics.spectrum import leading
 from adumbra.privacy.engine import Engine
-from adumbra.queries.cells import Cells, cell_count
+from adumbra.queries.cells import Cells
 from adumbra.queries.domain import Domain
 from adumbra.queries.row_map import RowClip
 from adumbra.queries.second_moment import Gram, symmetric
@@ -208,12 +208,15 @@ def public_dictionary(
 
 def _histograms(encoded: Iterable[NDArray[np.float64]], domain: Domain, space: Space) -> NDArray[np.float64]:
     """Counts over the domain, of all rows and of the rows in each cell of every other column."""
-    counted = {block.column: n for block, n in zip(domain.groups.cells.blocks, domain.shape, strict=True)}
-    counts = tuple(counted.get(block.column, cell_count(block, _OTHER_BINS)) for block in space.blocks)
-    cells = Cells(space.blocks, counts)
-    places = [next(i for i, b in enumerate(space.blocks) if b.column == name) for name in counted]
-    nothing = np.empty((0, len(counts)), dtype=np.int64)
-    return training_signals(np.concatenate([*(cells.of(rows) for rows in encoded), nothing]), counts, places)
+    counted = {column.name: axis for axis, column in enumerate(domain.columns)}
+    others = Cells.even(
+        [b for b in space.blocks if b.column not in counted and b.kind != "set"], _OTHER_BINS, missing=True
+    )
+    sizes = (*domain.shape, *others.sizes)
+    own = domain.groups.cells
+    found = [np.hstack([own.of(rows), others.of(rows)]) for rows in encoded]
+    nothing = np.empty((0, len(sizes)), dtype=np.int64)
+    return training_signals(np.concatenate([*found, nothing]), sizes, range(len(counted)))
 
 
 def project(release: Release | str | Path, table: Any, *, delimiter: str | None = None) -> Any:

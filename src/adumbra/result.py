@@ -263,8 +263,8 @@ class Release:
     def range(
         self,
         column: str,
-        low: float | None = None,
-        high: float | None = None,
+        low: Any = None,
+        high: Any = None,
         where: Mapping[str, Any] | None = None,
         mu: float = 0.05,
     ) -> CountEstimate:

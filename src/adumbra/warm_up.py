@@ -51,6 +51,7 @@ _FRAMES: dict[CellType, tuple[Any, Callable[[Any], Any]]] = {
     "number": (pl.Float64, float),
     "boolean": (pl.Boolean, bool),
     "time": (pl.Date, lambda _: _DAY),
+    "list": (pl.List(pl.String), lambda cell: [cell]),
 }
 
 
@@ -181,19 +182,21 @@ class _UnclaimedMeter:
 
 
 def narrowed(schema: Schema, mechanism: Any) -> Schema:
-    """A few columns of a wide schema: those a mechanism names, labels, one of every form, and some more in order."""
+    """A few columns of a wide schema: those a mechanism or a rule names, labels, one of every form, and some more."""
     if schema.space().width <= _WIDTH:
         return schema
-    named = set(_texts(getattr(mechanism, field.name) for field in fields(mechanism)))
+    in_rules = schema.rules.needs()
+    named = in_rules | set(_texts(getattr(mechanism, field.name) for field in fields(mechanism)))
     forms: set[Any] = set()
     kept, width = [], 0
     for column in schema.measured:
-        form = (column.kind, column.step, column.missing is None, column.values and column.value_type)
+        steps = (column.integer, column.step, column.decimals, column.scale)
+        form = (column.kind, steps, column.missing is None, column.values and column.value_type)
         if column.name in named or column.role == "label" or form not in forms or width + column.width <= _WIDTH // 2:
-            kept.append(column)
+            kept.append(column.name)
             width += column.width
         forms.add(form)
-    return Schema(schema.table, tuple(kept))
+    return Schema(schema.table, tuple(c for c in schema.columns if c.name in in_rules.union(kept)), schema.rules)
 
 
 def _texts(values: Iterable[Any]) -> Iterator[str]:

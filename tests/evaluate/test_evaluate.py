@@ -12,78 +12,16 @@ import polars as pl
 import pytest
 
 import adumbra as ad
-from adumbra.compare import label_models, table_comparison, table_fit
-from adumbra.compare.table_fit import CellLayout, column_fits, correlation_fit, levels, read_tally, two_way_fit
+from adumbra.compare import label_models, table_comparison, table_layout
+from adumbra.compare.compared_cells import single_values
+from adumbra.compare.table_fit import column_fits, correlation_fit, two_way_fit
+from adumbra.compare.table_layout import CellLayout
+from adumbra.compare.table_tally import read_tally
 from adumbra.kinds.projected_rows import DistanceComparison
 from adumbra.numerics.integer_kernels import worker_threads
-from adumbra.releases.folder import ReleaseFolder, page_of, sha256
+from adumbra.releases.folder import sha256
 from adumbra.tables.read import open_table
-
-SPEC = {
-    "age": {"kind": "number", "low": 0, "high": 100, "missing": 45},
-    "visits": {"kind": "number", "low": 0, "high": 9, "integer": True},
-    "sex": {"kind": "category", "values": ["F", "M"]},
-    "smoker": {"kind": "flag"},
-    "outcome": {"kind": "category", "values": ["well", "ill", "dead"], "role": "label"},
-}
-SCHEMA = ad.Schema.from_dict({"table": {"name": "people"}, "columns": SPEC})
-
-
-def people(count: int, seed: int = 0) -> pl.DataFrame:
-    """Rows whose outcome depends on age and smoking, so that a model has something to learn."""
-    rng = np.random.default_rng(seed)
-    age, smoker = rng.uniform(0, 100, count), rng.random(count) < 0.4
-    risk = age / 100 + 0.4 * smoker + 0.1 * rng.standard_normal(count)
-    return pl.DataFrame(
-        {
-            "age": age,
-            "visits": rng.integers(0, 10, count),
-            "sex": np.array(["F", "M"])[rng.integers(0, 2, count)],
-            "smoker": smoker,
-            "outcome": np.array(["well", "ill", "dead"])[np.digitize(risk, [0.5, 1.0])],
-        }
-    )
-
-
-@pytest.fixture(scope="session")
-def some_card() -> ad.Card:
-    """A real card, whatever fields a card has by now."""
-    tiny = ad.Schema.from_dict({"columns": {"v": {"kind": "number", "low": 0, "high": 1}}})
-    return ad.release(pl.DataFrame({"v": [0.1, 0.5]}), tiny, ad.DPPro(dimension=1), ad.Budget(1.0, unit="cell")).card
-
-
-@pytest.fixture
-def make(tmp_path: Path, some_card: ad.Card):
-    """A release folder of rows in the schema's own columns, as a synthetic mechanism leaves it behind."""
-
-    def folder(data: pl.DataFrame, schema: ad.Schema = SCHEMA, name: str = "release", **facts: object) -> Path:
-        path = tmp_path / name
-        path.mkdir()
-        data.write_parquet(path / "data.parquet")
-        changed = {
-            "table": "people",
-            "mechanism": "stand-in",
-            "rows": len(data),
-            "table_schema": schema.to_dict(),
-            "kind": "synthetic_table",
-            "options": {},
-            "facts": facts,
-            "measured": {},
-            "files": {"data.parquet": sha256(path / "data.parquet")},
-        }
-        card = ad.Card.model_validate_json(some_card.model_copy(update=changed).model_dump_json())
-        (path / "card.md").write_text(page_of(card))
-        card.files["card.md"] = sha256(path / "card.md")
-        (path / "card.json").write_text(card.model_dump_json())
-        assert ReleaseFolder.open(path).verify() == []
-        return path
-
-    return folder
-
-
-def tallies(truth: pl.DataFrame, release: pl.DataFrame, schema: ad.Schema = SCHEMA, keep: int = 0):
-    layout = CellLayout(schema)
-    return read_tally(open_table(truth), layout, keep), read_tally(open_table(release), layout, keep)
+from tests.evaluate.people import SPEC, people, tallies
 
 
 def state(path: Path) -> dict[str, tuple[str, int]]:
@@ -175,12 +113,12 @@ def test_integer_columns_of_few_levels():
     def column(high: int, **extra: object) -> ad.Schema:
         return ad.Schema.from_dict({"columns": {"x": {"kind": "number", "low": 1, "high": high} | extra}})
 
-    assert levels(column(20, integer=True).released[0]) == 20
-    assert levels(column(21, integer=True).released[0]) is None
-    assert levels(column(20).released[0]) is None
+    assert single_values(column(20, integer=True).released[0]) == 20
+    assert single_values(column(21, integer=True).released[0]) is None
+    assert single_values(column(20).released[0]) is None
     every = pl.DataFrame({"x": list(range(1, 21))})
     truth, _ = tallies(every, every, column(20, integer=True))
-    assert truth.counts[0].tolist() == [1] * 20
+    assert truth.counts[0].tolist() == [1] * 20 + [0]
 
 
 # ---- pairs
@@ -272,7 +210,7 @@ def test_many_pairs_are_a_fixed_sample_of_different_ones():
 
 
 def test_very_wide_tables_and_long_categories_stay_small(make, monkeypatch):
-    monkeypatch.setattr(table_fit, "_MAX_COORDINATES", 30)
+    monkeypatch.setattr(table_layout, "_MAX_COORDINATES", 30)
     spec = {f"c{i}": {"kind": "category", "values": [f"v{k}" for k in range(150)]} for i in range(2)}
     schema = ad.Schema.from_dict({"columns": spec})
     rows = pl.DataFrame({f"c{i}": [f"v{(k * (i + 1)) % 150}" for k in range(600)] for i in range(2)})
@@ -299,15 +237,6 @@ def test_kept_rows_are_whole_rows_chosen_by_their_number():
 
 
 # ---- models
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    """Small forests: the tests are about what is trained and tested on what, not about how well."""
-    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-
-    for kind in (RandomForestClassifier, RandomForestRegressor):
-        monkeypatch.setattr(kind.__init__, "__defaults__", (10,))  # n_estimators
 
 
 def scores(fit) -> dict[tuple[str, str], dict[str, float | None]]:
@@ -471,7 +400,7 @@ def test_rows_without_a_class_are_left_out(make, quick):
     holes = truth.with_columns(pl.when(pl.int_range(200) < 50).then(None).otherwise(pl.col("outcome")).alias("outcome"))
     found = ad.evaluate_release(make(people(100, 3)), holes, people(100, 2))
     assert found.labels[0].truth_rows == 150
-    assert any("a value of their own" in text for text in found.notes)
+    assert any("is empty: one more value" in text for text in found.notes)
 
 
 def test_same_input_same_report(make, quick, monkeypatch):

@@ -31,7 +31,8 @@ SHAPES = {"one column": (37,), "two columns": (8, 6)}
 
 
 def whole(cells: int) -> dict[str, object]:
-    return {"kind": "number", "low": 0, "high": cells - 1, "integer": True}
+    """A column of so many cells: with a fallback there is none for what is missing."""
+    return {"kind": "number", "low": 0, "high": cells - 1, "integer": True, "missing": 0}
 
 
 def table_of(shape, rows=60, seed=0, heavy=None):
@@ -98,6 +99,19 @@ def test_linear_forecasts_are_what_is_measured(name, shape, delta):
     assert close(found.ranges**2, mean_squares(errors, workload_for(shape)))
     # sixteen cells stand for all of them
     assert np.square(errors).mean() == pytest.approx(found.cells**2, rel=0.15)
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_a_cell_for_what_is_missing_is_foreseen_too(name):
+    """Ranges hold values only; trees and wavelets cover them and no more, so that their error is what it was."""
+    frame, schema = table_of((32,))
+    kept = ad.Schema.from_dict({"columns": {"c0": {k: v for k, v in whole(32).items() if k != "missing"}}})
+    job, before = job_of(build(name, {}), frame, kept), job_of(build(name, {}), frame, schema)
+    truth = np.append(truth_of(frame, (32,)), 0.0)
+    found = forecast_of(job, name)
+    assert close(found.ranges**2, mean_squares(errors_of(job, truth, 400), workload_for((33,), (0,))))
+    assert found.ranges <= 1.02 * forecast_of(before, name).ranges
+    assert found.numbers == forecast_of(before, name).numbers + 1
 
 
 @pytest.mark.parametrize("delta", DELTAS)

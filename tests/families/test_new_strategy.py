@@ -40,7 +40,7 @@ def made():
         shape: tuple[int, ...]
 
         @classmethod
-        def candidates(cls, shape, plain) -> Sequence[Self]:
+        def candidates(cls, shape, plain, apart=()) -> Sequence[Self]:
             return (cls(shape),)
 
         def measured_along(self, axis):

@@ -42,6 +42,7 @@ RELEASES: dict[str, tuple[str, dict[str, object], str]] = {
     "fourier": ("fourier", COUNTS, "counts"),
     "sparse": ("sparse", COUNTS, "counts"),
     "csm": ("csm", COUNTS, "counts"),
+    "items": ("items", {}, "item_counts"),
     "csm_records": ("csm", {"input": "records"}, "projected_rows"),
     "lip": ("lip", {"components": 2}, "components"),
     "lip_samples": ("lip", {"components": 2, "result": "samples", "rows": 60}, "components"),
@@ -227,7 +228,7 @@ def test_paths_of_the_owners_machine_are_on_no_card(tmp_path):
     text = release.card.model_dump_json()
     assert "secret-folder" not in text and release.card.options["basis"] == "axes.npy"
     assert len(release.facts.basis_sha256) == 64
-    np.save(secret / "atoms.npy", np.eye(8))
+    np.save(secret / "atoms.npy", np.eye(9))  # one for what is missing
     few = ad.Schema.from_dict({"columns": {"c0": {"kind": "number", "low": 0, "high": 1}}})
     for mechanism in (ad.Sparse(bins=8, dictionary=str(secret / "atoms.npy")),
                       ad.CSM(bins=8, dictionary=str(secret / "atoms.npy"))):  # fmt: skip

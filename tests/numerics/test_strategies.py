@@ -46,9 +46,16 @@ SEPARABLE = {
     "tree of 16": lambda shape: Tree(shape, 16),
     "haar, first axis plain": lambda shape: Haar(shape, (0,)),
     "tree of 3, last axis plain": lambda shape: Tree(shape, 3, (len(shape) - 1,)),
+    "haar, first axis with a cell apart": lambda shape: Haar(shape, (), longer(shape)[:1]),
+    "tree of 2, all axes with a cell apart": lambda shape: Tree(shape, 2, (), longer(shape)),
+    "tree of 3, a cell apart, last axis plain": lambda shape: Tree(shape, 3, (len(shape) - 1,), longer(shape[:-1])),
 }
-# Take a mark away with its defect: a mended one makes the run fail.
 SHAPES = [(1,), (2,), (3,), (8,), (9,), (33,), (1, 1), (2, 1, 3), (4, 4), (5, 6), (2, 2, 2), (3, 4, 5), (17, 3)]
+
+
+def longer(shape) -> tuple[int, ...]:
+    """Axes that have a cell to set apart."""
+    return tuple(axis for axis, cells in enumerate(shape) if cells > 1)
 
 
 def domain(*counts) -> tuple[Groups, Space]:
@@ -105,11 +112,15 @@ def test_no_row_exceeds_the_bound_and_one_reaches_it(name, shape):
 
 
 @settings(max_examples=25, deadline=None, derandomize=True, report_multiple_bugs=False)
-@given(st.lists(st.tuples(st.integers(1, 5), st.booleans()), min_size=1, max_size=3), st.integers(2, 9))
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.sampled_from(["tree", "plain", "apart"])), min_size=1, max_size=3),
+    st.integers(2, 9),
+)
 def test_bounds_are_exact_for_any_shape(axes, branching):
-    """Of up to three axes, some of them plain."""
-    shape, plain = tuple(n for n, _ in axes), tuple(axis for axis, (_, alone) in enumerate(axes) if alone)
-    for strategy in (Identity(shape), Haar(shape, plain), Tree(shape, branching, plain)):
+    """Of up to three axes, some of them plain, some with a cell apart."""
+    shape = tuple(n + (what == "apart") for n, what in axes)
+    plain, apart = (tuple(a for a, (_, what) in enumerate(axes) if what == wanted) for wanted in ("plain", "apart"))
+    for strategy in (Identity(shape), Haar(shape, plain, apart), Tree(shape, branching, plain, apart)):
         assert min(share_reached(strategy).values()) >= 1 - 2e-9, strategy
 
 
@@ -120,6 +131,8 @@ def test_the_first_and_the_last_cell_are_the_worst_pair(shape):
     entries = math.prod(1 + level for level in levels)
     for name, make in SEPARABLE.items():
         strategy = make(shape)
+        if getattr(strategy, "apart", ()):  # the last cell is then outside the order, and nearer
+            continue
         counts = np.zeros(strategy.cells)
         counts[0], counts[-1] = 1.0, -1.0
         change = strategy.exact(counts) * strategy.step
@@ -231,7 +244,8 @@ def every_row(space) -> np.ndarray:
         elif block.kind == "flag":
             choices.append([np.array([float(v)]) for v in (-HALF, HALF, 0)])
         else:
-            choices.append([np.array([np.rint(-HALF + i * GRID / (block.levels - 1))]) for i in range(block.levels)])
+            levels = np.rint(-HALF + np.arange(block.levels) * GRID / (block.levels - 1))
+            choices.append([np.array([v]) for v in (*np.where(levels == 0, 1.0, levels), 0.0)])
     return np.array([np.concatenate(cells) for cells in itertools.product(*choices)])
 
 
@@ -239,7 +253,7 @@ def test_a_row_counts_in_one_cell_or_in_none():
     space = space_of(*MIXED)
     groups = Groups(Cells.even(space.blocks, 4))
     rows = every_row(space)
-    whole = (rows[:, :3].max(axis=1) > 0) & (rows[:, 3] != 0)
+    whole = (rows[:, :3].max(axis=1) > 0) & (rows[:, 3:] != 0).all(axis=1)
     for query in (
         HistogramQuery(groups, Identity((3, 2, 4))),
         TailSize(groups, 1),
@@ -251,46 +265,66 @@ def test_a_row_counts_in_one_cell_or_in_none():
         assert len(np.unique(counts[whole], axis=0)) == 24 == whole.sum()
 
 
+def test_a_row_is_in_one_cell_where_every_column_has_one_for_what_is_missing():
+    """Or a fallback: no row is nowhere, an emptied one least of all."""
+    for kinds, cells in ((MIXED, 4 * 3 * 5), (("category:3=1", "flag", "number:4=1"), 3 * 3 * 4)):
+        space = space_of(*kinds)
+        groups = Groups(Cells.even(space.blocks, 4, missing=True))
+        assert groups.count == cells
+        rows = every_row(space)
+        for start, fallback in () if kinds == MIXED else ((0, CATEGORY_STEPS), (4, 1.0)):
+            rows = rows[(rows[:, start : start + (3 if start == 0 else 1)] != 0).any(axis=1)]  # encoding fills those
+            assert fallback in empty_row(space)
+        counts = np.array([HistogramQuery(groups, Identity((cells,))).partial(row[None])["counts"] for row in rows])
+        assert np.array_equal(counts.sum(axis=1), np.ones(len(rows)))
+        assert len(np.unique(counts, axis=0)) == cells == len(rows)
+        assert (groups.of(empty_row(space)) >= 0).all()
+
+
 @pytest.mark.parametrize("name", list(KINDS))
 def test_an_answer_is_the_strategy_applied_to_all_rows(name):
     """In batches or not, in any order: the sum of what the rows add one by one."""
     space = space_of(*MIXED)
     query = HistogramQuery(Groups(Cells.even(space.blocks, 4)), KINDS[name]((3, 2, 4)))
     rng = np.random.default_rng(1)
-    rows = every_row(space)[rng.integers(0, 48, 200)]
+    rows = every_row(space)[rng.integers(0, 60, 200)]
     whole = query.answer(rows)["measured"]
     assert np.array_equal(whole, sum(query.answer(row[None])["measured"] for row in rows))
     assert np.array_equal(whole, query.answer(rows[rng.permutation(200)])["measured"])
 
 
 EMPTIED = {
-    # columns, and whether a row that is emptied counts in some cell afterwards
-    ("number:5",): True,
+    # columns, and whether a row that is emptied counts in some cell afterwards, where none is for what is missing
+    ("number:5",): False,
+    ("number:5=1",): True,
     ("category:3",): False,
     ("category:3=1",): True,
     ("flag", "number:3"): False,
-    ("flag=32768", "number:3"): True,
+    ("flag=32768", "number:3"): False,
+    ("flag=32768", "number:3=32768"): True,
     ("category:2=0", "flag", "number:3"): False,
 }
 
 
+@pytest.mark.parametrize("missing", [False, True], ids=["no cell for it", "a cell for it"])
 @pytest.mark.parametrize("kinds", list(EMPTIED), ids=", ".join)
-def test_an_emptied_row_goes_or_changes_its_cell(kinds):
-    """It goes where a flag or category of the domain is then empty; a number's middle and a fallback are cells."""
+def test_an_emptied_row_goes_or_changes_its_cell(kinds, missing):
+    """It goes where a column is then empty and has no cell for that; one for what is missing, and a fallback, are."""
     space = space_of(*kinds)
-    cells = Cells.even(space.blocks, 5)
-    shape = cells.counts
-    for strategy in (Identity(shape), Haar(shape), sensing("signs", KEY, math.prod(shape), 9)):
+    cells = Cells.even(space.blocks, 5, missing=missing)
+    shape, stays = cells.sizes, missing or EMPTIED[kinds]
+    apart = tuple(i for i, own in enumerate(cells.missing) if own)
+    for strategy in (Identity(shape), Haar(shape, (), apart), sensing("signs", KEY, math.prod(shape), 9)):
         query = HistogramQuery(Groups(cells), strategy)
         empty = query.answer(empty_row(space))["measured"]
-        assert empty.any() == EMPTIED[kinds]
+        assert empty.any() == stays
         found = np.array([query.answer(row[None])["measured"] - empty for row in every_row(space)]) * strategy.step
         for norm, order in (("l1", 1), ("l2", 2)):
             most = sensitivity.sensitivity(query, space, Neighbours(Unit.ROW, Relation.ZERO_OUT), norm)
             one = sensitivity.sensitivity(query, space, ADD_REMOVE, norm)
             size = float(np.linalg.norm(found, order, axis=1).max())
-            assert size <= most and (EMPTIED[kinds] or most == one)
-            assert size >= 0.7 * most
+            assert size <= most and (stays or most == one)
+            assert size >= (0.45 if missing else 0.7) * most  # the worst pair may be of two values
 
 
 # ---- at the door
@@ -324,12 +358,13 @@ def test_no_neighbouring_table_moves_an_answer_by_more_than_was_paid(name, law):
     space = space_of(*MIXED)
     epsilon, delta = PROMISES[law]
     pure = "l2-laplace" if law == "l2-laplace" else "laplace"
-    query = HistogramQuery(Groups(Cells.even(space.blocks, 4)), KINDS[name]((3, 2, 4)), pure)
     kinds, rest = every_row(space), every_row(space)[[3, 3, 17, 40, 47]]
-    kinds = kinds[[*range(0, 48, 5), 0, 47]]
+    kinds = kinds[[*range(0, 60, 7), 0, 18, 48, 53, 59]]
     paid = calibrate.mu_for(epsilon, delta) if delta else epsilon
     order = 1 if law == "laplace" else 2
-    for neighbours in Neighbours.every():
+    for missing, neighbours in itertools.product((False, True), Neighbours.every()):
+        cells = Cells.even(space.blocks, 4, missing=missing)
+        query = HistogramQuery(Groups(cells), KINDS[name](cells.sizes), pure)
         promise = Promise(epsilon, delta, neighbours)
         found = np.array([at_the_door(query, space, np.vstack([row, rest]), promise)[1] for row in kinds])
         heard, alone = at_the_door(query, space, rest, promise)
@@ -343,7 +378,10 @@ def test_no_neighbouring_table_moves_an_answer_by_more_than_was_paid(name, law):
             changes = (found[:, None] - found[None]).reshape(-1, found.shape[1])
         sizes = np.linalg.norm(changes, order, axis=1)
         assert sizes.max() <= paid, f"{neighbours}: {sizes.max():.6g} moved, {paid:.6g} paid"
-        assert sizes.max() >= TAKEN.get(name, 0.75) * paid, f"no power: {sizes.max():.6g} of {paid:.6g}"
+        # what is missing is one cell, and the worst pair may be of two others
+        fixed = missing and neighbours == Neighbours(Unit.ROW, Relation.ZERO_OUT)
+        taken = TAKEN.get(name, 0.5 if fixed else 0.75)
+        assert sizes.max() >= taken * paid, f"no power: {sizes.max():.6g} of {paid:.6g}"
 
 
 # ---- answers are exact
@@ -537,9 +575,9 @@ def test_two_opposite_cells_move_a_tail_by_the_root_of_two():
 
 
 def test_an_emptied_row_moves_a_tail_like_a_replaced_one():
-    """An empty number counts in the middle, so a row that is emptied can change its cell: sqrt 2, not 1."""
+    """What is missing has a cell of its own, so a row that is emptied changes its cell: sqrt 2, not 1."""
     space = space_of("number")
-    groups = Groups(Cells.even(space.blocks, 2))
+    groups = Groups(Cells.even(space.blocks, 1, missing=True))
     rows = np.full((9, 1), -HALF, dtype=float)
     neighbours = Neighbours(Unit.ROW, Relation.ZERO_OUT)
     for query, pays in ((TailSize(groups, 0), 1), (TailChoice(groups, (0, 1), (0.0, 0.0)), 2)):

@@ -150,7 +150,12 @@ def _print(ctx: typer.Context, estimate: Estimate, json: bool) -> None:
 @app.command()
 def count(
     ctx: typer.Context,
-    where: Annotated[list[str], typer.Option(help="COLUMN=VALUE; of counted cells also COLUMN=LOW..HIGH, repeatable")],
+    where: Annotated[
+        list[str],
+        typer.Option(
+            help="COLUMN=VALUE; of counted cells also COLUMN=LOW..HIGH, and COLUMN= for missing ones; repeatable"
+        ),
+    ],
     mu: MuOption = 0.05,
     json: JsonOption = False,
 ) -> None:
@@ -240,9 +245,9 @@ def project(
 @app.command("range")
 def range_(
     ctx: typer.Context,
-    column: Annotated[str, typer.Option(help="a number column")],
-    low: Annotated[float | None, typer.Option("--from", help="smallest value counted")] = None,
-    high: Annotated[float | None, typer.Option("--to", help="largest value counted")] = None,
+    column: Annotated[str, typer.Option(help="a column of numbers, dates or other values in order")],
+    low: Annotated[str | None, typer.Option("--from", help="smallest value counted")] = None,
+    high: Annotated[str | None, typer.Option("--to", help="largest value counted")] = None,
     where: Annotated[
         list[str] | None, typer.Option(help="COLUMN=VALUE or COLUMN=LOW..HIGH of another column; repeatable")
     ] = None,

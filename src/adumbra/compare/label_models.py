@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adumbra.common.errors import InputError
 from adumbra.common.types import Progress, Reals
+from adumbra.compare.compared_cells import is_set, single_values
 from adumbra.compare.comparison import MOST_SHOWN, more, share
-from adumbra.compare.table_fit import CellLayout, Tally, levels, public_order
+from adumbra.compare.table_layout import CellLayout, public_order
+from adumbra.compare.table_tally import Tally
 from adumbra.declare.column import Column
 from adumbra.declare.schema import Schema
 from adumbra.declare.space import GRID
 from adumbra.numerics.integer_kernels import worker_threads
 from adumbra.report.document import Note, Section, Table
 
-__all__ = ["MAX_CLASSES", "LabelFit", "Score", "check_varies", "feature_coordinates", "label_fit", "labels_of"]
+__all__ = [
+    "MAX_CLASSES",
+    "LabelFit",
+    "Score",
+    "check_varies",
+    "feature_coordinates",
+    "label_fit",
+    "labels_of",
+]
 
 MAX_CLASSES = 50
 """A label of more values is left alone."""
@@ -77,44 +87,43 @@ class LabelFit:
         return Section(title, (table, Note(missing)))
 
 
-def labels_of(schema: Schema, wanted: str | None) -> list[Column]:
-    """The column asked for; or the labels of the schema that models can learn."""
+def labels_of(schema: Schema, compared: Schema, wanted: str | None) -> list[Column]:
+    """The column asked for; or the labels of the schema that models can learn.
+
+    `schema` is that of the release, `compared` has the columns that are read of every table, `wanted` is the label
+    asked for.
+    """
     if wanted is None:
         # a label that no model can learn is not worth refusing the rest of the report for
-        return [c for c in schema.released if c.role == "label" and len(c.values) <= MAX_CLASSES]
+        return [c for c in compared.measured if c.role == "label" and len(c.values) <= MAX_CLASSES and not is_set(c)]
     column = schema.column(wanted)
-    if column.role == "drop":
-        raise InputError("a label that is released", f"{wanted!r}, which the schema drops", "choose another --label")
+    if column.role == "drop" or column.role == "id":
+        what = "drops" if column.role == "drop" else "declares an id"
+        raise InputError("a label that is released", f"{wanted!r}, which the schema {what}", "choose another --label")
+    if wanted not in [c.name for c in compared.measured]:
+        raise InputError("a label that every table has", f"{wanted!r}, which one lacks", "choose another --label")
+    if is_set(column):
+        raise InputError("a label with one value in a cell", f"{wanted!r}, a set", "choose another --label")
     if len(column.values) > MAX_CLASSES:
         raise InputError(
             f"a label of at most {MAX_CLASSES} values",
             f"{wanted!r} with {len(column.values)}",
             "choose another --label",
         )
-    return [column]
-
-
-def _is_regression(column: Column) -> bool:
-    return column.kind == "number" and levels(column) is None
+    return [compared.column(wanted)]
 
 
 def check_varies(column: Column, truth: Tally) -> None:
     """Refuse a label that the truth has one value of."""
     index = truth.layout.names.index(column.name)
-    if _is_regression(column):
-        varies = not bool(truth.constant[truth.layout.block(index).start])
-    else:
-        varies = int(np.count_nonzero(truth.counts[index][: _class_count(column)])) > 1
-    if not varies:
+    classes = single_values(column)
+    varied = np.count_nonzero(truth.counts[index][:classes]) > 1
+    if truth.constant(index) if classes is None else not varied:
         raise InputError(
             f"a label {column.name!r} that takes at least two values in the truth",
             "at most one",
             "choose another --label",
         )
-
-
-def _class_count(column: Column) -> int:
-    return 2 if column.kind == "flag" else len(column.values) or cast(int, levels(column))
 
 
 def feature_coordinates(layout: CellLayout, labels: list[Column]) -> NDArray[np.bool_]:
@@ -127,26 +136,61 @@ def feature_coordinates(layout: CellLayout, labels: list[Column]) -> NDArray[np.
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """Features in encoded units, and labels: codes of classes, or numbers (R squared is free of their unit)."""
+class _LabelRows:
+    """Features in encoded units, nan where a number is not there; and labels.
+
+    Those are codes of classes, or numbers (R squared is free of their unit).
+    """
 
     x: Features
     y: Reals
 
-    def pick(self, order: NDArray[np.int64]) -> _Rows:
-        return _Rows(self.x[order], self.y[order])
+    def pick(self, order: NDArray[np.int64]) -> _LabelRows:
+        return _LabelRows(self.x[order], self.y[order])
 
 
-def _rows(column: Column, features: NDArray[np.bool_], tally: Tally) -> _Rows:
-    """Features and label of the kept rows that have a label."""
-    layout = tally.layout
-    index = layout.names.index(column.name)
-    block = tally.kept[:, layout.block(index)]
-    if _is_regression(column):
-        return _Rows(tally.kept[:, features], block[:, 0].astype(np.float64))
-    code = layout.cells[index].of(block.astype(np.float64) * GRID)
-    known = code < _class_count(column)
-    return _Rows(tally.kept[known][:, features], code[known].astype(np.float64))
+@dataclass(frozen=True)
+class _LabelReading:
+    """How rows become features and a label, the same for every table.
+
+    An empty category is 0 in all its coordinates, as it is encoded. An empty number or flag is to take the mean of the
+    table that a model is trained on, and another coordinate says that it was empty; `gaps` are the coordinates of
+    columns with an empty cell in any of the tables.
+    """
+
+    layout: CellLayout
+    column: Column
+    features: NDArray[np.bool_]
+    gaps: NDArray[np.int64]
+
+    @staticmethod
+    def of(column: Column, features: NDArray[np.bool_], tallies: list[Tally]) -> _LabelReading:
+        layout = tallies[0].layout
+        gaps = [
+            block.start
+            for index, block in enumerate(layout.space.blocks)
+            if block.kind in ("number", "flag") and features[block.start] and any(t.missing(index) for t in tallies)
+        ]
+        return _LabelReading(layout, column, features, np.array(gaps, dtype=np.int64))
+
+    def rows(self, tally: Tally) -> _LabelRows:
+        """Features and label of the kept rows that have a label."""
+        index = self.layout.names.index(self.column.name)
+        block = tally.kept[:, self.layout.block(index)]
+        if single_values(self.column) is None:
+            known, label = block[:, 0] != 0, block[:, 0].astype(np.float64)
+        else:
+            cells = self.layout.cells[index]
+            label = cells.of(block.astype(np.float64) * GRID).astype(np.float64)
+            known = label < cells.count - 1
+        kept = tally.kept[known]
+        x = kept[:, self.features]
+        if len(self.gaps):
+            empty = kept[:, self.gaps] == 0
+            places = np.cumsum(self.features)[self.gaps] - 1
+            x[:, places] = np.where(empty, np.float32(np.nan), x[:, places])
+            x = np.hstack([x, empty.astype(np.float32)])
+        return _LabelRows(x, label[known])
 
 
 def label_fit(
@@ -159,18 +203,21 @@ def label_fit(
     `progress(step, done, total)` is called before each model.
     """
     layout = truth.layout
-    real, made = _rows(column, features, truth), _rows(column, features, release)
+    tables = [truth, release] + ([] if test is None else [test])
+    reading = _LabelReading.of(column, features, tables)
+    real, made = reading.rows(truth), reading.rows(release)
     if test is None:
         order = public_order(len(real.y), "quarter")
         cut = max(1, len(order) // 4)
         judge, real = real.pick(np.sort(order[:cut])), real.pick(np.sort(order[cut:]))
     else:
-        judge = _rows(column, features, test)
+        judge = reading.rows(test)
     if len(judge.y) == 0:
         raise InputError(f"test rows with the label {column.name!r}", "none", "give a --test table that has it")
     shuffled = replace(real, y=real.y[public_order(len(real.y), "shuffled labels")])
-    names = [] if _is_regression(column) else layout.cells[layout.names.index(column.name)].names()
-    judged = _Regression(judge) if _is_regression(column) else _Classification(judge, _class_count(column), real.y)
+    classes = single_values(column)
+    names = [] if classes is None else layout.cells[layout.names.index(column.name)].names()[:classes]
+    judged = _Regression(judge) if classes is None else _Classification(judge, classes, real.y)
     training = {"release": made, "truth": real, "truth, labels shuffled": shuffled}
     scores = []
     for model in judged.models:
@@ -181,17 +228,13 @@ def label_fit(
     present = set(np.unique(made.y).astype(int).tolist())
     return LabelFit(
         label=column.name,
-        task="regression" if _is_regression(column) else "classification",
+        task="regression" if classes is None else "classification",
         positive=names[judged.positive] if judged.positive is not None else None,
         tested_on="a quarter of the truth" if test is None else "the test table",
         test_rows=len(judge.y),
         release_rows=len(made.y),
         truth_rows=len(real.y),
-        absent=tuple(
-            name
-            for code, name in enumerate(names[: _class_count(column)] if names else [])
-            if code not in present and (real.y == code).any()
-        ),
+        absent=tuple(name for code, name in enumerate(names) if code not in present and (real.y == code).any()),
         scores=tuple(scores),
     )
 
@@ -202,7 +245,7 @@ class _Classification:
     models = ("random forest", "logistic regression")
     baseline = "majority class"
 
-    def __init__(self, test: _Rows, classes: int, truth: Reals) -> None:
+    def __init__(self, test: _LabelRows, classes: int, truth: Reals) -> None:
         self._test = test
         self._y = test.y.astype(np.int64)
         self._classes = classes
@@ -210,7 +253,7 @@ class _Classification:
         seen = np.flatnonzero(counts + np.bincount(self._y, minlength=classes))
         self.positive = int(seen[counts[seen].argmin()]) if len(seen) == 2 else None
 
-    def score(self, model: str, rows: _Rows) -> dict[str, float | None]:
+    def score(self, model: str, rows: _LabelRows) -> dict[str, float | None]:
         """Train on the rows and test. Without rows there is no model, and no score."""
         if len(rows.y) == 0:
             return dict.fromkeys(("accuracy", "balanced_accuracy", "auprc"))
@@ -223,7 +266,7 @@ class _Classification:
             "auprc": self._average_precision(chance),
         }
 
-    def _probabilities(self, model: str, rows: _Rows) -> Reals:
+    def _probabilities(self, model: str, rows: _LabelRows) -> Reals:
         """A column for every declared class; 0 for those that the training rows lack."""
         out = np.zeros((len(self._y), self._classes))
         labels = rows.y.astype(np.int64)
@@ -231,8 +274,9 @@ class _Classification:
         if model == self.baseline or len(present) == 1:
             out[:, present[counts.argmax()]] = 1.0
             return out
-        fitted = _fitted(model, rows.x, labels)
-        out[:, fitted.classes_] = fitted.predict_proba(self._test.x)
+        known, asked = _filled(rows.x, self._test.x)
+        fitted = _fitted(model, known, labels)
+        out[:, fitted.classes_] = fitted.predict_proba(asked)
         return out
 
     def _average_precision(self, chance: Reals) -> float | None:
@@ -250,16 +294,27 @@ class _Regression:
     baseline = "mean"
     positive = None
 
-    def __init__(self, test: _Rows) -> None:
+    def __init__(self, test: _LabelRows) -> None:
         self._test = test
         self._total = float(((test.y - test.y.mean()) ** 2).sum())
 
-    def score(self, model: str, rows: _Rows) -> dict[str, float | None]:
+    def score(self, model: str, rows: _LabelRows) -> dict[str, float | None]:
         """Train on the rows and test. A constant test label, or no rows, leaves no score."""
         if len(rows.y) == 0 or self._total == 0:
             return {"r_squared": None}
-        guess = rows.y.mean() if model == self.baseline else _fitted(model, rows.x, rows.y).predict(self._test.x)
+        known, asked = _filled(rows.x, self._test.x)
+        guess = rows.y.mean() if model == self.baseline else _fitted(model, known, rows.y).predict(asked)
         return {"r_squared": float(1.0 - ((self._test.y - guess) ** 2).sum() / self._total)}
+
+
+def _filled(train: Features, test: Features) -> tuple[Features, Features]:
+    """Both with the mean of the training rows where a number is not there; the middle of the range without any."""
+    empty = np.isnan(train)
+    if not empty.any() and not np.isnan(test).any():
+        return train, test
+    there = np.maximum(len(train) - np.count_nonzero(empty, axis=0), 1)
+    means = (np.where(empty, 0.0, train).sum(axis=0, dtype=np.float64) / there).astype(np.float32)
+    return np.where(empty, means, train), np.where(np.isnan(test), means, test)
 
 
 def _fitted(model: str, x: Features, y: NDArray[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Released rows in the schema's own columns beside the true ones: columns, pairs of columns, models of a label."""
+"""Released rows in the schema's own columns beside the true ones: columns, pairs, rules, models of a label."""
 
 from __future__ import annotations
 
@@ -17,21 +17,20 @@ from adumbra.compare.label_models import (
     label_fit,
     labels_of,
 )
+from adumbra.compare.rule_fit import RuleFit, rule_fits, rules_section
 from adumbra.compare.table_fit import (
-    EMPTY,
-    CellLayout,
     ColumnFit,
     CorrelationFit,
     TwoWayFit,
     column_fits,
     correlation_fit,
-    levels,
-    read_tally,
     two_way_fit,
 )
+from adumbra.compare.table_layout import CellLayout, compared_schema
+from adumbra.compare.table_tally import read_tally
 from adumbra.declare.column import Column
 from adumbra.declare.schema import Schema
-from adumbra.report.document import Section, Table
+from adumbra.report.document import Section, Table, Value
 from adumbra.tables.table import Table as ReadTable
 
 __all__ = ["TableComparison", "compare_tables"]
@@ -53,11 +52,14 @@ class TableComparison(Comparison):
     two_way: TwoWayFit | None
     columns: tuple[ColumnFit, ...]
     labels: tuple[LabelFit, ...]
+    rules: tuple[RuleFit, ...] = ()
     notes: tuple[str, ...] = ()
 
     def sections(self) -> tuple[Section, ...]:
-        """Errors, columns and pairs that are off most, models."""
-        return (self._errors(), *self._columns(), *self._pairs(), *(label.section() for label in self.labels))
+        """Errors, columns and pairs that are off most, rules, models."""
+        rules = (rules_section(self.rules),) if self.rules else ()
+        models = (label.section() for label in self.labels)
+        return (self._errors(), *self._columns(), *self._pairs(), *rules, *models)
 
     def _errors(self) -> Section:
         predicted = self.predicted or {}
@@ -79,29 +81,33 @@ class TableComparison(Comparison):
         return Section(title, (Table(("what", "seen", "predicted"), tuple(rows)),))
 
     def _columns(self) -> list[Section]:
-        worst = sorted(self.columns, key=lambda column: -_off(column))
+        worst = sorted(self.columns, key=lambda column: -column.off)
+        missing = any(c.truth_missing or c.release_missing for c in self.columns)
         repaired = any(c.repairs.missing or c.repairs.unknown or c.repairs.clipped for c in self.columns)
         heads: tuple[str, ...] = ("column", "kind", "total variation", "mean: truth", "release", "sd: truth", "release")
+        if missing:
+            heads = (*heads, "missing: truth", "release")
         if repaired:
             heads = (*heads, "missing, unknown, out of range in the truth")
-        rows = tuple(
-            (c.name, c.kind, share(c.total_variation), c.truth_mean, c.release_mean, c.truth_sd, c.release_sd)
-            + ((f"{c.repairs.missing}, {c.repairs.unknown}, {c.repairs.clipped}",) if repaired else ())
-            for c in worst[:MOST_SHOWN]
-        )
-        found = [Section("columns, worst first" + more(len(worst)), (Table(heads, rows),))]
+        rows = []
+        for c in worst[:MOST_SHOWN]:
+            line: tuple[Value, ...] = (c.name, c.kind, share(c.total_variation), c.truth_mean, c.release_mean)
+            line += (c.truth_sd, c.release_sd)
+            line += (share(c.truth_missing), share(c.release_missing)) if missing else ()
+            line += (f"{c.repairs.missing}, {c.repairs.unknown}, {c.repairs.clipped}",) if repaired else ()
+            rows.append(line)
         shares = [
-            (column.name, each.value, each.truth, each.release)
-            for column in self.columns
-            if column.kind != "number"
-            for each in column.shares
+            (column.name, each.value, each.truth, each.release) for column in self.columns for each in column.shares
         ]
-        if shares:
-            shares.sort(key=lambda each: -abs(each[2] - each[3]))
-            lines = tuple((name, value, share(a), share(b)) for name, value, a, b in shares[:MOST_SHOWN])
-            title = "shares of categories and flags, worst first" + more(len(shares))
-            found.append(Section(title, (Table(("column", "value", "truth", "release"), lines),)))
-        return found
+        shares.sort(key=lambda each: -abs(each[2] - each[3]))
+        lines = tuple((name, value, share(a), share(b)) for name, value, a, b in shares[:MOST_SHOWN])
+        return [
+            Section("columns, worst first" + more(len(worst)), (Table(heads, tuple(rows)),)),
+            Section(
+                "shares of values and bins, worst first" + more(len(shares)),
+                (Table(("column", "value", "truth", "release"), lines),),
+            ),
+        ]
 
     def _pairs(self) -> list[Section]:
         found = []
@@ -116,21 +122,13 @@ class TableComparison(Comparison):
         return found
 
 
-def _off(column: ColumnFit) -> float:
-    """How far a column is off, from 0 to 1: bins miss what happens within one of them, so its mean counts too."""
-    if column.truth_mean is None or column.release_mean is None or column.truth_sd is None:
-        return column.total_variation
-    away = abs(column.release_mean - column.truth_mean)
-    if away <= 1e-9 * max(abs(column.truth_mean), abs(column.release_mean)):  # rounding, also where nothing moves
-        return column.total_variation
-    return max(column.total_variation, min(1.0, away / column.truth_sd) if column.truth_sd > 0 else 1.0)
-
-
 def compare_tables(beside: Beside, predicted: Mapping[str, float] | None = None) -> TableComparison:
     """Compare both tables; `predicted` is what the card says of `marginal_tv` and `correlation`."""
-    labels = labels_of(beside.schema, beside.label)
     test = None if beside.test is None else beside.test()
-    layout = CellLayout(beside.schema)
+    made = _in_schema_columns(beside)
+    compared = compared_schema(beside.schema, beside.truth, made, *([] if test is None else [test]))
+    labels = labels_of(beside.schema, compared, beside.label)
+    layout = CellLayout(compared)
     keep = min(_MAX_ROWS, max(1, _MAX_NUMBERS // layout.space.width)) if labels else 0
     beside.progress("reading the truth", 0, 0)
     beside.truth_rows()
@@ -138,14 +136,17 @@ def compare_tables(beside: Beside, predicted: Mapping[str, float] | None = None)
     for column in labels:
         check_varies(column, true)
     beside.progress("reading the release", 0, 0)
-    released = read_tally(_in_schema_columns(beside), layout, keep)
+    released = read_tally(made, layout, keep)
     held_out = None
     if test is not None and labels:
         beside.progress("reading the test table", 0, 0)
         held_out = read_tally(test, layout, keep)
+    if beside.schema.rules:
+        beside.progress("checking the rules", 0, 0)
+    rules = rule_fits(beside.schema, beside.truth, made)
     columns = column_fits(true, released)
     correlation, two_way = correlation_fit(true, released), two_way_fit(true, released)
-    notes = _coverage_notes(beside.schema, columns, correlation, two_way)
+    notes = _column_notes(beside.schema, layout, columns) + _sample_notes(correlation, two_way)
     labels = _learnable(labels, layout, beside.label is not None, notes)
     if labels:
         notes += _model_notes(keep, test is not None)
@@ -157,6 +158,7 @@ def compare_tables(beside: Beside, predicted: Mapping[str, float] | None = None)
         two_way=two_way,
         columns=columns,
         labels=tuple(label_fit(column, features, true, released, held_out, beside.progress) for column in labels),
+        rules=rules,
         notes=tuple(notes),
     )
 
@@ -182,27 +184,34 @@ def _learnable(labels: list[Column], layout: CellLayout, asked: bool, notes: lis
     return []
 
 
-def _coverage_notes(
-    schema: Schema, columns: tuple[ColumnFit, ...], correlation: CorrelationFit | None, two_way: TwoWayFit | None
-) -> list[str]:
+def _column_notes(schema: Schema, layout: CellLayout, columns: tuple[ColumnFit, ...]) -> list[str]:
     notes = []
-    if any(share.value == EMPTY and share.truth > 0 for column in columns for share in column.shares):
+    if any(column.truth_missing or column.release_missing for column in columns):
         notes.append(
-            "cells of the truth that hold no declared value, in a column without a fallback, count as a value of "
-            "their own, which a release does not have"
+            "a cell that is missing, or holds nothing that its column can read, is empty: one more value in total "
+            "variations and two-way tables; means, standard deviations and correlations are of the cells that are there"
         )
-    binned = [
-        c for column, c in zip(schema.released, columns, strict=True) if c.kind == "number" and not levels(column)
+    crowded = [
+        fit.name
+        for cells, fit in zip(layout.cells, columns, strict=True)
+        if cells.values is None and max(cell.truth for cell in fit.shares[: cells.bins]) >= _CROWDED
     ]
-    crowded = [fit.name for fit in binned if max(cell.truth for cell in fit.shares) >= _CROWDED]
     if crowded:
         listed = ", ".join(crowded[:MOST_SHOWN]) + more(len(crowded))
         notes.append(
             f"at least {_CROWDED:.0%} of the true rows lie in one bin, where total variation sees little: compare "
             f"means and standard deviations of {listed}"
         )
-    if long := [c.name for c in schema.released if c.role == "label" and len(c.values) > MAX_CLASSES]:
+    released = [c for c in schema.released if c.kind is not None]
+    if absent := [c.name for c in released if c.name not in layout.names]:
+        notes.append(f"not compared, because not every table has them: {', '.join(absent)}")
+    if long := [c.name for c in released if c.role == "label" and len(c.values) > MAX_CLASSES]:
         notes.append(f"no models for labels of more than {MAX_CLASSES} values: {', '.join(long)}")
+    return notes
+
+
+def _sample_notes(correlation: CorrelationFit | None, two_way: TwoWayFit | None) -> list[str]:
+    notes = []
     if correlation is not None and correlation.coordinates < correlation.of_coordinates:
         notes.append(
             f"correlations: a fixed public sample of {correlation.coordinates} of {correlation.of_coordinates} "

@@ -1,63 +1,38 @@
 """How well released rows match the true ones, column by column and pair by pair (owner's side: all of it is private).
 
-Both tables are read the same way: through `tables.encode`, in the schema's own terms. Numbers are clipped to the
-declared range, missing and unknown cells go to the declared fallback. What is compared, and where the bins lie, follows
-from the schema alone, never from a row. A table is read once, batch by batch; what is kept of it are counts, sums and
-a bounded number of rows.
+Both tables are read the same way, in the schema's own terms: numbers are clipped to the declared range, and a cell that
+is missing or unknown is empty, or goes to the declared fallback. What is compared, and where the bins lie, follows from
+the schema alone, never from a row.
 """
 
 from __future__ import annotations
 
-import hashlib
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import pairwise
-from typing import cast
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adumbra.common.types import Reals
-from adumbra.declare.column import Column
-from adumbra.declare.schema import Schema
-from adumbra.declare.space import GRID, HALF
+from adumbra.compare.compared_cells import EMPTY, CellCodes, is_set
+from adumbra.compare.table_tally import Tally
 from adumbra.tables.encode import Repairs
-from adumbra.tables.row_source import RowSource
-from adumbra.tables.table import Table
 
 __all__ = [
-    "EMPTY",
-    "CellLayout",
     "ColumnFit",
     "CorrelationFit",
     "PairFit",
     "Share",
-    "Tally",
     "TwoWayFit",
     "column_fits",
     "correlation_fit",
-    "levels",
-    "public_order",
-    "read_tally",
     "two_way_fit",
 ]
 
-EMPTY = "(empty)"
-MAX_LEVELS = 20
-_BINS, _PAIR_BINS = 10, 5
-_MAX_PAIRS = 200
-_MAX_PAIR_VALUES = 100
-_MAX_COORDINATES = 2000
 _WORST = 5
-
-Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Share:
-    """How much of each table falls in one cell: a value, a level or a bin."""
+    """How much of each table falls in one cell: a value, a level, a bin, an item of a set, or the empty."""
 
     value: str
     truth: float
@@ -66,15 +41,25 @@ class Share:
 
 @dataclass(frozen=True)
 class ColumnFit:
-    """One column in both tables. Mean and sd are in the column's own units (flags: yes is 1), None for categories."""
+    """One column in both tables.
+
+    Mean and sd are of the cells that are there, in the column's own units (flags: yes is 1; dates and times as text),
+    None for categories and where no cell is there.
+    """
 
     name: str
     kind: str
     total_variation: float
-    truth_mean: float | None
-    release_mean: float | None
-    truth_sd: float | None
-    release_sd: float | None
+    """Over all cells, the empty one included; of a set, the largest difference of one of its items."""
+    off: float
+    """The same, or by how many true standard deviations the mean is off (at most 1), whichever is larger."""
+    truth_missing: float
+    """Share of empty cells."""
+    release_missing: float
+    truth_mean: float | str | None
+    release_mean: float | str | None
+    truth_sd: float | str | None
+    release_sd: float | str | None
     repairs: Repairs
     """Cells of the truth that were missing, unknown or out of range."""
     shares: tuple[Share, ...]
@@ -93,7 +78,10 @@ class PairFit:
 
 @dataclass(frozen=True)
 class CorrelationFit:
-    """Absolute differences of correlations over pairs of coordinates; a constant coordinate correlates 0."""
+    """Absolute differences of correlations over pairs of coordinates, each of the rows that have both cells.
+
+    A constant coordinate correlates 0.
+    """
 
     mean: float
     max: float
@@ -107,7 +95,7 @@ class CorrelationFit:
 
 @dataclass(frozen=True)
 class TwoWayFit:
-    """Total variation of the joint tables of pairs of columns."""
+    """Total variation of the joint tables of pairs of columns, in which an empty cell is one more value."""
 
     mean: float
     max: float
@@ -117,253 +105,54 @@ class TwoWayFit:
     worst: tuple[PairFit, ...]
 
 
-def public_order(count: int, purpose: str) -> Codes:
-    """A fixed shuffle of 0 .. count - 1: the same for every table of this size, so it says nothing of its rows.
-
-    >>> sorted(public_order(5, "doc").tolist())
-    [0, 1, 2, 3, 4]
-    """
-    return np.argsort(_public_words(count, f"{purpose} {count}"), kind="stable")
-
-
-def _public_words(count: int, purpose: str) -> NDArray[np.uint64]:
-    stream = hashlib.shake_256(b"adumbra evaluate\0" + purpose.encode()).digest(8 * count)
-    return np.frombuffer(stream, dtype="<u8")
-
-
-def levels(column: Column) -> int | None:
-    """How many whole numbers an integer column can take, if they are few enough to count one by one."""
-    if column.kind != "number" or not column.integer:
-        return None
-    count = int(cast(float, column.high)) - int(cast(float, column.low)) + 1
-    return count if count <= MAX_LEVELS else None
-
-
-@dataclass(frozen=True)
-class _ColumnCells:
-    """How one column is cut into cells. The last cell of a category or flag is for the empty."""
-
-    column: Column
-    bins: int
-    most_values: int | None = None
-    """Neighbouring values of a longer category share a cell."""
-
-    @property
-    def count(self) -> int:
-        if self.column.kind == "number":
-            return levels(self.column) or self.bins
-        return self._values + 1
-
-    @property
-    def _values(self) -> int:
-        declared = 2 if self.column.kind == "flag" else len(self.column.values)
-        return declared if self.most_values is None else min(declared, self.most_values)
-
-    def of(self, block: Reals) -> Codes:
-        """The cell of each row, from the column's encoded coordinates."""
-        first = block[:, 0]
-        if self.column.kind == "flag":
-            return np.where(first == 0, 2, first > 0).astype(np.int64)
-        if self.column.kind == "category":
-            code = block.argmax(axis=1) * self._values // len(self.column.values)
-            return np.where(block.max(axis=1) == 0, self._values, code).astype(np.int64)
-        count = levels(self.column)
-        if count is not None:
-            return np.rint((first / GRID + 0.5) * (count - 1)).astype(np.int64)
-        return np.minimum((first + HALF) * self.bins // GRID, self.bins - 1).astype(np.int64)
-
-    def names(self) -> list[str]:
-        if self.column.kind == "flag":
-            return ["no", "yes", EMPTY]
-        if self.column.kind == "category":
-            return [*map(str, self.column.values), EMPTY]
-        low, high = cast(float, self.column.low), cast(float, self.column.high)
-        count = levels(self.column)
-        if count is not None:
-            return [str(int(low) + i) for i in range(count)]
-        edges = [low + (high - low) * i / self.bins for i in range(self.bins + 1)]
-        return [f"{a:g} to {b:g}" for a, b in pairwise(edges)]
-
-
-class CellLayout:
-    """What is compared: cells, coordinates and pairs, all from the schema alone."""
-
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-        self.space = schema.space()
-        self.columns = schema.measured
-        self.names = [column.name for column in self.columns]
-        self.cells = [_ColumnCells(column, _BINS) for column in self.columns]
-        self.pair_cells = [_ColumnCells(column, _PAIR_BINS, _MAX_PAIR_VALUES) for column in self.columns]
-        self.pairs, self.all_pairs = _pairs(len(self.columns))
-        width = self.space.width
-        chosen = public_order(width, "coordinates")[:_MAX_COORDINATES] if width > _MAX_COORDINATES else np.arange(width)
-        self.coordinates: Codes = np.sort(chosen)
-
-    def block(self, index: int) -> slice:
-        """Encoded coordinates of a column."""
-        return slice(self.space.blocks[index].start, self.space.blocks[index].stop)
-
-    def coordinate_names(self) -> list[str]:
-        """`column`, or `column=value` for a category."""
-        every = [
-            name for column in self.columns for name in ([f"{column.name}={v}" for v in column.values] or [column.name])
-        ]
-        return [every[i] for i in self.coordinates]
-
-
-def _pairs(columns: int) -> tuple[list[tuple[int, int]], int]:
-    """All pairs of columns, or a fixed sample that depends on the number of columns only; and how many there are."""
-    total = columns * (columns - 1) // 2
-    chosen: Sequence[int] = range(total)
-    if total > _MAX_PAIRS:
-        words = (_public_words(20 * _MAX_PAIRS, f"pairs {columns}") % np.uint64(total)).tolist()
-        chosen = sorted(list(dict.fromkeys(words))[:_MAX_PAIRS])
-    found = []
-    for rank in chosen:  # rank = b (b - 1) / 2 + a with a < b
-        b = (1 + math.isqrt(1 + 8 * rank)) // 2
-        found.append((rank - b * (b - 1) // 2, b))
-    return found, total
-
-
-@dataclass
-class Tally:
-    """What one pass keeps of a table.
-
-    Sums are of whole grid steps, counted from the first row: exact for two million rows and more (2^53 / 2^32), and
-    a column that hardly moves loses no digits to its own mean.
-    """
-
-    layout: CellLayout
-    rows: int
-    kept: NDArray[np.float32]
-    """A fixed public choice of rows, in encoded units (exact in 32 bits), for training and testing."""
-    counts: list[Codes] = field(init=False)
-    pair_counts: list[Codes] = field(init=False)
-    repairs: dict[str, Repairs] = field(init=False)
-
-    def __post_init__(self) -> None:
-        layout = self.layout
-        self.counts = [np.zeros(cells.count, dtype=np.int64) for cells in layout.cells]
-        self.pair_counts = [
-            np.zeros(layout.pair_cells[a].count * layout.pair_cells[b].count, dtype=np.int64) for a, b in layout.pairs
-        ]
-        self.repairs = {name: Repairs() for name in layout.names}
-        width = len(layout.coordinates)
-        self._sums, self._squares = np.zeros(layout.space.width), np.zeros(layout.space.width)
-        self._products = np.zeros((width, width))
-        self._origin: Reals | None = None
-
-    def add(self, values: Reals) -> None:
-        """Count one batch of encoded rows; one without rows changes nothing."""
-        if len(values) == 0:
-            return
-        layout = self.layout
-        joint = []
-        for index, (cells, pair_cells) in enumerate(zip(layout.cells, layout.pair_cells, strict=True)):
-            block = values[:, layout.block(index)]
-            self.counts[index] += np.bincount(cells.of(block), minlength=cells.count)
-            joint.append(pair_cells.of(block))
-        for (a, b), found in zip(layout.pairs, self.pair_counts, strict=True):
-            found += np.bincount(joint[a] * layout.pair_cells[b].count + joint[b], minlength=len(found))
-        if self._origin is None:
-            self._origin = values[0].copy()
-        moved = values - self._origin
-        self._sums += moved.sum(axis=0)
-        self._squares += np.einsum("ij,ij->j", moved, moved)
-        part = moved[:, layout.coordinates]
-        self._products += part.T @ part
-
-    @cached_property
-    def means(self) -> Reals:
-        """Mean of each coordinate, in grid steps."""
-        return np.asarray(self._sums / self.rows + (0.0 if self._origin is None else self._origin))
-
-    @cached_property
-    def constant(self) -> NDArray[np.bool_]:
-        """Whether a coordinate is the same in every row: exact, since it then never leaves the first one."""
-        return np.asarray(self._squares == 0)
-
-    @cached_property
-    def deviations(self) -> Reals:
-        """Standard deviation of each coordinate, in grid steps (divided by the number of rows)."""
-        variance = np.maximum(self._squares / self.rows - (self._sums / self.rows) ** 2, 0.0)
-        return np.asarray(np.sqrt(variance))
-
-    def correlations(self) -> Reals:
-        """Correlations of the chosen coordinates, 0 where one is constant."""
-        chosen = self.layout.coordinates
-        mean = self._sums[chosen] / self.rows
-        covariance = self._products / self.rows - np.outer(mean, mean)
-        spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-        spread[spread == 0] = np.inf
-        return np.asarray(np.clip(covariance / np.outer(spread, spread), -1.0, 1.0))
-
-
-def read_tally(table: Table, layout: CellLayout, keep: int) -> Tally:
-    """Read a table once. `keep` rows (or all, if fewer) are kept, chosen by their number in the table alone."""
-    rows = table.count()
-    chosen = np.sort(public_order(rows, "rows")[:keep]) if keep < rows else np.arange(rows)
-    width = layout.space.width
-    tally = Tally(layout, rows, np.empty((len(chosen), width), dtype=np.float32))
-    start = done = 0
-    source = RowSource(layout.schema, table)
-    for values in source.partitions():
-        tally.add(values)
-        stop = start + len(values)
-        inside = chosen[done : np.searchsorted(chosen, stop)] - start
-        tally.kept[done : done + len(inside)] = values[inside] / GRID
-        start, done = stop, done + len(inside)
-    tally.repairs.update(source.notes.repairs)
-    return tally
-
-
 def column_fits(truth: Tally, release: Tally) -> tuple[ColumnFit, ...]:
-    """Every column: total variation over its cells, mean and sd, the shares of the cells."""
+    """Every column: total variation over its cells, mean and sd, missing cells, the shares of the cells."""
+    return tuple(_column_fit(index, truth, release) for index in range(len(truth.layout.columns)))
+
+
+def _column_fit(index: int, truth: Tally, release: Tally) -> ColumnFit:
     layout = truth.layout
-    return tuple(
-        ColumnFit(
-            column.name,
-            str(column.kind),
-            _total_variation(truth.counts[index], release.counts[index]),
-            *_centre(column, layout.space.blocks[index].start, truth, release),
-            truth.repairs[column.name],
-            _shares(layout.cells[index].names(), truth.counts[index], release.counts[index]),
-        )
-        for index, column in enumerate(layout.columns)
+    column, numbers = layout.columns[index], layout.numbers[index]
+    a, b = truth.counts[index] / truth.rows, release.counts[index] / release.rows
+    variation = float(np.abs(a - b).max()) if is_set(column) else _total_variation(a, b)
+    centres = truth.centre(index), release.centre(index)
+    means = [None if centre is None else numbers.told(centre[0]) for centre in centres]
+    deviations = [None if centre is None else numbers.told_deviation(centre[1]) for centre in centres]
+    shares = (Share(n, float(x), float(y)) for n, x, y in zip(layout.cells[index].names(), a, b, strict=True))
+    return ColumnFit(
+        name=column.name,
+        kind=str(column.kind),
+        total_variation=variation,
+        off=max(variation, _mean_off(*centres)),
+        truth_missing=float(a[-1]),
+        release_missing=float(b[-1]),
+        truth_mean=means[0],
+        release_mean=means[1],
+        truth_sd=deviations[0],
+        release_sd=deviations[1],
+        repairs=truth.repairs[column.name],
+        shares=tuple(share for share in shares if share.value != EMPTY or share.truth > 0 or share.release > 0),
     )
 
 
-def _total_variation(truth: Codes, release: Codes) -> float:
-    return float(np.abs(truth / truth.sum() - release / release.sum()).sum() / 2)
+def _total_variation(truth: Reals, release: Reals) -> float:
+    return float(np.abs(truth - release).sum() / 2)
 
 
-def _centre(
-    column: Column, start: int, *tallies: Tally
-) -> tuple[float | None, float | None, float | None, float | None]:
-    """Means of both tables, then standard deviations, in the column's own units."""
-    if column.kind == "category":
-        return None, None, None, None
-    low, high = (0.0, 1.0) if column.kind == "flag" else (cast(float, column.low), cast(float, column.high))
-    mean_a, mean_b = (float(low + (t.means[start] / GRID + 0.5) * (high - low)) for t in tallies)
-    sd_a, sd_b = (float(t.deviations[start] / GRID * (high - low)) for t in tallies)
-    return mean_a, mean_b, sd_a, sd_b
-
-
-def _shares(names: list[str], truth: Codes, release: Codes) -> tuple[Share, ...]:
-    a, b = truth / truth.sum(), release / release.sum()
-    return tuple(
-        Share(name, float(x), float(y))
-        for name, x, y in zip(names, a, b, strict=True)
-        if name != EMPTY or x > 0 or y > 0
-    )
+def _mean_off(truth: tuple[float, float] | None, release: tuple[float, float] | None) -> float:
+    """True standard deviations between the means, at most 1: bins miss what happens within one of them."""
+    if truth is None or release is None:
+        return 0.0
+    away = abs(release[0] - truth[0])
+    if away <= 1e-9 * max(abs(truth[0]), abs(release[0])):  # rounding, also where nothing moves
+        return 0.0
+    return min(1.0, away / truth[1]) if truth[1] > 0 else 1.0
 
 
 def correlation_fit(truth: Tally, release: Tally) -> CorrelationFit | None:
     """Differences of correlations over all pairs of coordinates; None where there is only one column."""
     layout = truth.layout
-    count = len(layout.coordinates)
-    columns = np.searchsorted([block.start for block in layout.space.blocks], layout.coordinates, side="right")
+    count, columns = len(layout.coordinates), layout.column_of
     if count < 2 or columns[0] == columns[-1]:
         return None
     a, b = truth.correlations(), release.correlations()
@@ -385,7 +174,8 @@ def two_way_fit(truth: Tally, release: Tally) -> TwoWayFit | None:
     layout = truth.layout
     if not layout.pairs:
         return None
-    error = np.array([_total_variation(a, b) for a, b in zip(truth.pair_counts, release.pair_counts, strict=True)])
+    counts: zip[tuple[CellCodes, CellCodes]] = zip(truth.pair_counts, release.pair_counts, strict=True)
+    error = np.array([_total_variation(a / truth.rows, b / release.rows) for a, b in counts])
     worst = tuple(
         PairFit(layout.names[layout.pairs[k][0]], layout.names[layout.pairs[k][1]], float(error[k]))
         for k in _largest(error)

@@ -105,14 +105,17 @@ class Workload:
             yield slice(start, min(start + size, len(self.names)))
 
 
-def random_ranges(shape: tuple[int, ...], count: int, seed: int = 0) -> Workload:
+def random_ranges(
+    shape: tuple[int, ...], count: int, seed: int = 0, *, within: tuple[int, ...] | None = None
+) -> Workload:
     """A workload of `count` boxes of whole cells over a domain of this `shape`.
 
-    Along every axis two cells are drawn uniformly, and the box reaches from the lower to the higher, both included.
-    The same `seed`, a public number, gives the same boxes.
+    Along every axis two cells are drawn uniformly, and the box reaches from the lower to the higher, both included. The
+    same `seed`, a public number, gives the same boxes. `within` keeps them to the first cells of each axis, those that
+    hold values; None: all.
     """
     rng = np.random.Generator(np.random.Philox(seed))
-    ends = np.stack([rng.integers(0, n, (count, 2)) for n in shape], axis=1)
+    ends = np.stack([rng.integers(0, n, (count, 2)) for n in within or shape], axis=1)
     return Workload.boxes(shape, ends.min(axis=2), ends.max(axis=2) + 1.0)
 
 

@@ -110,7 +110,7 @@ class Schema:
 
     table: TableInfo
     columns: tuple[Column, ...]
-    rules: Rules = field(default_factory=Rules)
+    rules: Rules = field(default_factory=lambda: Rules.of((), ()))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
@@ -171,7 +171,9 @@ class Schema:
         for column in self.measured:
             cells = column.cells
             blocks.append(
-                Block(column.name, cells.block, start, cells.width, cells.fallback, cells.levels, cells.spikes)
+                Block(
+                    column.name, cells.block, start, cells.width, cells.fallback, cells.levels, cells.spikes, cells.most
+                )
             )
             start += cells.width
         return Space(tuple(blocks), steps)
@@ -265,7 +267,7 @@ def _column(name: Any, fields: Any) -> Column:
             f"write {heading(str(name))} and its keys below",
         )
     _only_known(fields, COLUMN_KEYS, f"column {name!r}")
-    given: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()}
+    given: dict[str, Any] = {k: tuple(value) if isinstance(value, list) else value for k, value in fields.items()}
     return Column(name, **given)
 
 

@@ -40,8 +40,8 @@ class Evaluation:
     """A release beside the truth. Private: for the owner, never for the release.
 
     `comparison` is of the type that the kind of release has for it; its fields can be read from here as well:
-    `columns`, `correlation`, `two_way` and `labels` for rows in the schema's own columns, `distances` for projected
-    rows, `axes` for principal axes, `counts` for counted cells, `coordinates` for noisy rows.
+    `columns`, `correlation`, `two_way`, `rules` and `labels` for rows in the schema's own columns, `distances` for
+    projected rows, `axes` for principal axes, `counts` for counted cells, `coordinates` for noisy rows.
     """
 
     notice: str
@@ -102,10 +102,11 @@ def evaluate_release(
     same report. It protects nothing: the result is private.
 
     Edge cases: without `test`, models are tested on a fixed quarter of the truth that the real and shuffled ones did
-    not train on. `label` replaces the labels of the schema. Rows without a class are left out of training and testing;
-    an empty number is where the release puts it. A class that the release lacks is predicted by nobody and counts as
-    missed. A changed folder, or one that the holder of `public_key` did not sign, is `Refused`; a table with other
-    columns, an unknown or constant label is an `InputError`.
+    not train on. `label` replaces the labels of the schema. Rows without a label are left out of training and testing;
+    any other number that is not there takes the mean of the training table, with a coordinate that says so. A class
+    that the release lacks is predicted by nobody and counts as missed. A changed folder, or one that the holder of
+    `public_key` did not sign, is `Refused`; a table with other columns, an unknown or constant label is an
+    `InputError`.
 
     >>> import polars as pl
     >>> from adumbra import Budget, DPPro

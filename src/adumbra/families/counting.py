@@ -15,6 +15,7 @@ from adumbra.common.types import Reals
 from adumbra.common.validation import at_least, settle
 from adumbra.declare.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.declare.schema import Schema
+from adumbra.declare.space import Space
 from adumbra.families.challenge import Challenge, emptied
 from adumbra.families.contract import Deltas, Draft, Measurer, Query, Setting, SumAnswer
 from adumbra.families.forecast import Forecast, forecasts, linear_errors
@@ -31,6 +32,7 @@ __all__ = [
     "Counted",
     "LeastSquares",
     "OneMeasurement",
+    "check_no_row_bound",
     "comparison",
     "domain_of",
     "draft_of",
@@ -49,22 +51,23 @@ def domain_of(setting: Setting, columns: tuple[str, ...], bins: int | None) -> D
     """
     if setting.schema is None:
         raise ValueError("a domain needs a schema")
-    if setting.space.row_bound is not None:
+    check_no_row_bound(setting.space)
+    return Domain.of(setting.schema, setting.space, columns, bins)
+
+
+def check_no_row_bound(space: Space) -> None:
+    """Refuse a row bound where rows are counted."""
+    if space.row_bound is not None:
         raise InputError(
             "no row bound: a row that is clipped to a length falls into other cells than its own",
             "a row bound",
             "leave out --row-bound; a row counts once however long it is",
         )
-    return Domain.of(setting.schema, setting.space, columns, bins)
 
 
-def rows_in_cells(setting: Setting, domain: Domain) -> float | None:
-    """How many rows the cells hold together, where that is public and certain.
-
-    An empty flag or category without a fallback would keep a row out of all cells.
-    """
-    certain = all(block.kind == "number" or block.fallback is not None for block in domain.groups.cells.blocks)
-    return float(setting.rows) if certain and setting.rows is not None else None
+def rows_in_cells(setting: Setting) -> float | None:
+    """How many rows the cells of a domain hold together, where that is public: every row is in one of them."""
+    return None if setting.rows is None else float(setting.rows)
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,7 @@ class Counted:
     relations: ClassVar[tuple[str, ...]] = ("replace", "zero-out", "add-remove")
     answers: ClassVar[tuple[str, ...]] = ("range", "count", "marginal", "workload")
     deltas: ClassVar[Deltas] = "any"
+    sets: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         settle(self)
@@ -93,7 +97,7 @@ class Counted:
         one, others = {"a": "7"}, {Relation.REPLACE: {"a": "0"}, Relation.ZERO_OUT: emptied({"a": "7"})}
         whys = {
             Relation.REPLACE: "a row moves from the first cell to the last",
-            Relation.ZERO_OUT: "a row in the last cell is emptied, and counts in the middle",
+            Relation.ZERO_OUT: "a row in the last cell is emptied, and counts as missing",
             Relation.ADD_REMOVE: "a row in the last cell is there or not",
         }
         return tuple(
@@ -114,8 +118,10 @@ class Counted:
         """The first lines of an outlook."""
         domain = self.domain(setting)
         cells = " x ".join(
-            f"{column.name} {n}" + ("" if domain.by_value(axis) else " bins")
-            for axis, (column, n) in enumerate(zip(domain.columns, domain.shape, strict=True))
+            f"{column.name} {n}" + ("" if domain.by_value(axis) else " bins") + (" and (missing)" if kept else "")
+            for axis, (column, n, kept) in enumerate(
+                zip(domain.columns, domain.values, domain.groups.cells.missing, strict=True)
+            )
         )
         return [("cells", f"{domain.size}: {cells}")]
 
@@ -184,7 +190,7 @@ class LeastSquares(OneMeasurement):
         """The error in this `setting` with this `noise`, and what every rival would err by under the same `promise`."""
         first, *others = super().outlook(setting, promise, noise)
         strategy = self.strategy(setting)
-        far, near = linear_errors(strategy, noise[COUNTS].sd)
+        far, near = linear_errors(strategy, noise[COUNTS].sd, self.domain(setting).apart)
         own = f"a range {far:.4g}, a cell {near:.4g}; {strategy.numbers} noisy numbers"
         return [first, ("error as planned", own), *others]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -23,6 +23,7 @@ __all__ = [
     "Forecast",
     "best_strategy",
     "forecasts",
+    "least_error",
     "linear_errors",
     "quieter",
     "sketch_size",
@@ -46,10 +47,13 @@ class Forecast:
     """What it takes for granted; empty where it holds for every table."""
 
 
-def workload_for(shape: tuple[int, ...]) -> Workload:
-    """Random ranges, always the same, to average an error over: fewer where cells are many."""
-    cells = math.prod(shape)
-    return random_ranges(shape, 200 if cells <= 2**16 else 50)
+def workload_for(shape: tuple[int, ...], apart: tuple[int, ...] = ()) -> Workload:
+    """Random ranges over a `shape`, always the same, to average an error over: fewer where cells are many.
+
+    None holds the last cell of an axis where that is `apart`: it stands for what is missing.
+    """
+    within = tuple(n - (axis in apart) for axis, n in enumerate(shape))
+    return random_ranges(shape, 200 if math.prod(shape) <= 2**16 else 50, within=within)
 
 
 def _cells_for(shape: tuple[int, ...]) -> Workload:
@@ -81,18 +85,25 @@ def quieter(preview: Callable[[PureNoise], float]) -> PureNoise:
 
 def best_strategy(kind: type[Kind], domain: Domain, sd: Callable[[Kind], float]) -> Kind:
     """Of the candidates of a `kind` for a `domain` the one of least error for random ranges, by its own noise `sd`."""
-    candidates = kind.candidates(domain.shape, domain.unordered)
+    return least_error(kind.candidates(domain.shape, domain.unordered, domain.apart), domain, sd)
+
+
+def least_error(candidates: Sequence[Kind], domain: Domain, sd: Callable[[Kind], float]) -> Kind:
+    """Of these `candidates` for a `domain` the one of least error for random ranges, by its own noise `sd`."""
     if len(candidates) == 1:
         return candidates[0]
-    workload = workload_for(domain.shape)
+    workload = workload_for(domain.shape, domain.apart)
     return min(candidates, key=lambda each: sd(each) * _rms(box_gains(each, workload)[0]))
 
 
-def linear_errors(strategy: LinearStrategy, sd: float) -> tuple[float, float]:
-    """Root mean square error of a random range and of a cell, with noise of this size on each number."""
+def linear_errors(strategy: LinearStrategy, sd: float, apart: tuple[int, ...] = ()) -> tuple[float, float]:
+    """Root mean square error of a random range and of a cell, by a `strategy` with noise `sd` on each number.
+
+    No range holds the last cell of an axis that is `apart`.
+    """
     far, near = (
         sd * _rms(box_gains(strategy, queries)[0])
-        for queries in (workload_for(strategy.shape), _cells_for(strategy.shape))
+        for queries in (workload_for(strategy.shape, apart), _cells_for(strategy.shape))
     )
     return far, near
 
@@ -109,7 +120,7 @@ def forecasts(setting: Setting, domain: Domain, atoms: int | None = None) -> lis
         return setting.preview(1.0, HistogramQuery(domain.groups, strategy, pure))
 
     def linear(name: str, strategy: LinearStrategy, noise: float, given: str = "") -> Forecast:
-        far, near = linear_errors(strategy, noise)
+        far, near = linear_errors(strategy, noise, domain.apart)
         return Forecast(name, far, near, strategy.numbers, given)
 
     best = {kind.mechanism: best_strategy(kind, domain, sd) for kind in STRATEGIES.values() if kind.mechanism}

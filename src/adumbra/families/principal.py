@@ -78,6 +78,8 @@ class Spectrum:
     """Variance of all directions together, where it was measured."""
     mean: Reals | None = None
     """In encoded units, where it was measured."""
+    rows: float = 1.0
+    """Of the table, perhaps a noisy number."""
 
 
 @dataclass(frozen=True)

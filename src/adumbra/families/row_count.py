@@ -10,10 +10,21 @@ from numpy.typing import NDArray
 from adumbra.families.contract import Measurer, Query, Setting, SumAnswer
 from adumbra.queries.sums import Count
 
-__all__ = ["counted_rows", "known_rows", "measured_arrays", "measured_names", "with_size", "with_size_query"]
+__all__ = [
+    "UNKNOWN_ROWS",
+    "counted_rows",
+    "known_rows",
+    "measured_arrays",
+    "measured_names",
+    "public_rows",
+    "with_size",
+    "with_size_query",
+]
 
 _SIZE = "size"
 _SHARE = 0.02
+UNKNOWN_ROWS = 50_000
+"""Stands in for the number of rows where none is public, in what a plan expects of memory and of what is published."""
 
 
 def with_size(setting: Setting, lines: Mapping[str, float]) -> dict[str, float]:
@@ -39,6 +50,13 @@ def counted_rows(door: Measurer, setting: Setting) -> tuple[float, float]:
         return float(max(setting.rows, 1)), 0.0
     size = door.measure(_SIZE, Count())
     return max(float(size.values["rows"][0]), 1.0), size.sd("rows")
+
+
+def public_rows(setting: Setting) -> int | None:
+    """The number of rows as far as it is public: known, or declared in the schema; for rules fixed before all else."""
+    if setting.rows is not None or setting.schema is None:
+        return setting.rows
+    return setting.schema.table.rows
 
 
 def measured_arrays(answers: Mapping[str, SumAnswer]) -> dict[str, NDArray[np.float64]]:

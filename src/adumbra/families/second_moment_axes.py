@@ -16,7 +16,7 @@ from adumbra.common.validation import between
 from adumbra.declare.space import Space
 from adumbra.families.contract import Draft, Measurer, Query, Setting, SumAnswer
 from adumbra.families.principal import SHOWN, PrincipalAxes, Spectrum, cells_of, level, per_row
-from adumbra.families.row_count import counted_rows
+from adumbra.families.row_count import UNKNOWN_ROWS, counted_rows, public_rows
 from adumbra.kinds.components import CENTRES
 from adumbra.models.columns import check_width, drawing, in_batches, rows_to_draw
 from adumbra.numerics import spectrum
@@ -47,7 +47,7 @@ class SecondMomentAxes(PrincipalAxes):
         if self.rows is not None and self.result != "samples":
             raise InputError("rows with result samples only", f"result {self.result}", "leave --rows out")
         if self.rows is not None:
-            rows_to_draw(self.rows, 0, 1)  # refuses what is no number of rows
+            rows_to_draw(self.rows, 0)  # refuses what is no number of rows
         if not isinstance(self.centred, bool):
             raise InputError("centred as true or false", f"centred = {self.centred!r}", "give one of the two")
 
@@ -79,12 +79,9 @@ class SecondMomentAxes(PrincipalAxes):
     def size(self, setting: Setting) -> tuple[int, int]:
         """As for the family; or the rows drawn."""
         if self.result == "samples":
-            rows = self._drawn(setting)
+            rows = rows_to_draw(self.rows, public_rows(setting) or UNKNOWN_ROWS)
             return rows, len(setting.space.blocks) + setting.space.width**2 // rows
         return super().size(setting)
-
-    def _drawn(self, setting: Setting) -> int:
-        return rows_to_draw(self.rows, setting.rows or 0, setting.space.width)
 
     def remarks(self, setting: Setting) -> list[tuple[str, str]]:
         """What an owner may not expect."""
@@ -94,7 +91,7 @@ class SecondMomentAxes(PrincipalAxes):
         self, door: Measurer, setting: Setting, found: Spectrum
     ) -> tuple[tuple[str, ...] | None, Iterator[Reals]]:
         if self.result == "samples":
-            return None, _samples(setting, found, self._drawn(setting))
+            return None, _samples(setting, found, rows_to_draw(self.rows, found.rows))
         return super()._rows_of(door, setting, found)
 
     def _law(self) -> Law:
@@ -134,6 +131,7 @@ class SecondMomentAxes(PrincipalAxes):
             axis_sines=spectrum.axis_bounds(found, norm, width),
             trace=trace,
             mean=mean,
+            rows=rows,
         )
 
 

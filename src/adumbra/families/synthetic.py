@@ -10,9 +10,13 @@ from adumbra.declare.guarantee import Neighbours, Relation, Unit
 from adumbra.declare.schema import Schema
 from adumbra.families.challenge import Challenge, emptied
 from adumbra.families.contract import Deltas, Setting
+from adumbra.families.row_count import UNKNOWN_ROWS, public_rows
 from adumbra.models.columns import Columns, check_width, parse_label, rows_to_draw
 
-__all__ = ["DrawnTable"]
+__all__ = ["DrawnTable", "watchable"]
+
+_FEW_ROWS = 10_000
+"""A model trained on fewer drawn rows gains by more."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +59,15 @@ class DrawnTable:
     def __post_init__(self) -> None:
         settle(self)
         object.__setattr__(self, "label", parse_label(self.label))
-        rows_to_draw(self.rows, 0, 1)  # refuses what is no number of rows
+        rows_to_draw(self.rows, 0)  # refuses what is no number of rows
 
     def size(self, setting: Setting) -> tuple[int, int]:
         """Rows drawn, and columns."""
-        return self.rows_drawn(setting, setting.rows or 0), len(setting.space.blocks)
+        return self.rows_drawn(setting, public_rows(setting) or UNKNOWN_ROWS), len(setting.space.blocks)
 
     def rows_drawn(self, setting: Setting, rows: float) -> int:
         """Rows to draw for a table of so many."""
-        return rows_to_draw(self.rows, rows, len(setting.space.blocks))
+        return rows_to_draw(self.rows, rows)
 
     def columns(self, setting: Setting) -> Columns:
         """Features and classes."""
@@ -77,11 +81,31 @@ class DrawnTable:
 
     def shape_to_expect(self, setting: Setting) -> list[tuple[str, str]]:
         """The first lines of an outlook."""
-        columns = self.columns(setting)
-        return [
-            ("rows drawn", str(self.size(setting)[0])),
-            ("classes", str(columns.classes) if columns.groups else "no label: one class"),
+        columns, rows = self.columns(setting), public_rows(setting)
+        drawn = "as many as the table has" if rows is None and self.rows is None else str(self.size(setting)[0])
+        out = [
+            ("rows drawn", drawn),
+            ("classes", str(columns.declared) if columns.groups else "no label: one class"),
         ]
+        if self.rows is None and rows is not None and rows < _FEW_ROWS:
+            out.append(
+                (
+                    "more rows",
+                    f"cost nothing: a model trained on so few drawn rows also learns their chance; --rows {_FEW_ROWS} "
+                    "helps it",
+                )
+            )
+        return out
+
+
+def watchable(setting: Setting, columns: Columns) -> tuple[int, ...]:
+    """Columns of whose absence a score may be taken, by public facts: not so many that scores become many more.
+
+    `setting` says what is promised, `columns` are those to draw. None under pure epsilon, where each score more would
+    be paid for: what is missing is then drawn by itself.
+    """
+    keeping = [j for j, block in enumerate(columns.features) if block.keeps]
+    return tuple(keeping[: 0 if setting.pure else max(32, sum(b.width for b in columns.features) // 8)])
 
 
 def _emptied_into_another_class() -> Challenge:

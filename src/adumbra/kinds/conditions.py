@@ -3,12 +3,16 @@
 CSV has a row for each term: `query` (rows of one name add up), `weight`, and for a column of the domain NAME (a value)
 or NAME_from and NAME_to (both included; either may be left out). An empty field sets no condition.
 
+What is missing in a column is asked for with NAME= in a condition, null in JSON (None in Python), and anywhere with the
+word (missing), unless that is a declared value. No range holds it.
+
 JSON has {"queries": [...]}, each with a `name` and either `where` (with a `weight`), `terms` (a list of those), or
 `cells`: a weight for every cell, in the order of the release's table.
 """
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,11 +27,25 @@ from adumbra.common.files import json_document, read_at_most
 from adumbra.common.types import Reals
 from adumbra.common.validation import finite, said
 from adumbra.counting.workload import Workload
+from adumbra.declare.column import Column
 from adumbra.queries.domain import Domain
 
-__all__ = ["DenseQuery", "Queries", "box_of", "checked_weight", "condition", "read_queries", "with_condition"]
+__all__ = [
+    "MISSING",
+    "DenseQuery",
+    "Queries",
+    "box_of",
+    "checked_weight",
+    "condition",
+    "read_queries",
+    "with_condition",
+]
 
 
+MISSING = "(missing)"
+"""What is missing, in a condition and for people."""
+_VALUES = str | datetime.date | datetime.time | datetime.timedelta
+"""What a value may be, beside a number or a flag."""
 _KEYS = {"name", "where", "weight", "terms", "cells"}
 _LARGEST_WEIGHT, _SMALLEST_WEIGHT = 1e100, 1e-100
 """Beyond these the square of a weight, which a standard error needs, is no float any more."""
@@ -60,10 +78,11 @@ class _Term:
 
 
 def condition(text: str) -> tuple[str, str]:
-    """COLUMN=VALUE or COLUMN=LOW..HIGH, taken apart."""
+    """COLUMN=VALUE or COLUMN=LOW..HIGH, or COLUMN= for what is missing, taken apart."""
     column, equals, value = text.partition("=")
     if not equals or not column:
-        raise InputError("--where COLUMN=VALUE or COLUMN=LOW..HIGH", f"{text!r}", "put = between them")
+        expected = "--where COLUMN=VALUE or COLUMN=LOW..HIGH (COLUMN= for what is missing)"
+        raise InputError(expected, f"{text!r}", "put = between them")
     return column, value
 
 
@@ -92,7 +111,7 @@ def box_of(domain: Domain, where: Mapping[str, Any]) -> tuple[Reals, Reals]:
     """Positions on every axis of the cells that fulfil all conditions.
 
     A condition is a value, or a range: a pair (low, high), or "low..high" for a number. An end that is None or left out
-    is that of the column.
+    is that of the column. None, "" and "(missing)" ask for what is missing.
     """
     low, high = np.zeros(len(domain.shape)), np.array(domain.shape, dtype=np.float64)
     for name, wanted in where.items():
@@ -109,44 +128,36 @@ def _snapped(position: float) -> float:
 
 def _positions(domain: Domain, name: str, axis: int, wanted: Any) -> tuple[float, float]:
     column = domain.columns[axis]
-    if isinstance(wanted, str) and column.kind == "number" and ".." in wanted:
+    if wanted is None or (isinstance(wanted, str) and _is_missing(wanted, column)):
+        return domain.absent(name)
+    if isinstance(wanted, str) and domain.ordered(axis) and ".." in wanted:
         ends = wanted.split("..")
         if len(ends) != 2:
             raise InputError(f"a range of {name} as LOW..HIGH", f"{wanted!r}", f"write {name}=30..45, for example")
-        wanted = [_number(name, end) if end.strip() else None for end in ends]
+        wanted = [end.strip() or None for end in ends]
     if isinstance(wanted, Sequence) and not isinstance(wanted, str):
-        if len(wanted) != 2 or not all(end is None or finite(end) for end in wanted):
+        if len(wanted) != 2 or not all(end is None or finite(end) or isinstance(end, _VALUES) for end in wanted):
             got = " and ".join(map(said, wanted)) if len(wanted) == 2 else f"{len(wanted)} values"
-            raise InputError(f"two finite numbers for a range of {name}", got, f'write "{name}": [30, 45], for example')
-        least, most = wanted
-        if column.kind == "number":  # an end left open is that of the column, or lies with the other beyond it
-            low, high = cast(float, column.low), cast(float, column.high)
-            least = min(low, high if most is None else most) if least is None else least
-            most = max(high, least) if most is None else most
-        return domain.between(name, float(least or 0), float(most or 0))
-    if not isinstance(wanted, str | bool) and not finite(wanted) and not isinstance(wanted, np.bool_):
+            expected = f"two finite numbers (or values in order) for a range of {name}"
+            raise InputError(expected, got, f'write "{name}": [30, 45], for example')
+        return domain.between(name, *wanted)
+    if not isinstance(wanted, bool | np.bool_ | _VALUES) and not finite(wanted):
         raise InputError(f"a value or a range of {name}", said(wanted), f'write "{name}": [30, 45], for example')
-    if column.kind == "number" and not domain.by_value(axis) and not column.integer:
+    if not domain.by_value(axis) and not domain.stepped(axis):
         raise InputError(
             f"a range of {name}, which was counted in bins", f"the single value {wanted}", f"write {name}=LOW..HIGH"
         )
     return domain.value(name, _text(wanted))
 
 
+def _is_missing(text: str, column: Column) -> bool:
+    return text.strip() in ("", MISSING) and text.strip() not in column.values
+
+
 def _text(value: Any) -> str:
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return str(value)
-
-
-def _number(name: str, text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not math.isfinite(found):
-        raise InputError(f"a number for {name}", f"{text!r}", f"write {name}=30..45, for example")
-    return found
 
 
 def read_queries(given: str | Path | Iterable[Mapping[str, Any]] | Mapping[str, Any], domain: Domain) -> Queries:
@@ -330,14 +341,10 @@ def _csv_term(name: str, row: Mapping[str, str | None], fields: Mapping[str, tup
                 raise _twice(name, column)
             where[column] = text
             continue
-        try:
-            number = _number(column, text)
-        except InputError as error:
-            raise InputError(f"query {name!r}: {error.expected}", error.got, error.remedy) from None
         ends = where.setdefault(column, [None, None])
         if not isinstance(ends, list):
             raise _twice(name, column)
-        ends[end == "to"] = number
+        ends[end == "to"] = text
     return _Term(weight, where)
 
 

@@ -72,8 +72,7 @@ class CountedCells:
 
     def __init__(self, content: Content, facts: CountsFacts) -> None:
         card, arrays = content.card, content.arrays()
-        self._schema = Schema.from_dict(card.table_schema)
-        self.domain = facts.cells_of(self._schema)
+        self.domain = facts.cells_of(Schema.from_dict(card.table_schema))
         self.counts: Reals = content.table().to_series(-1).to_numpy().astype(np.float64)
         noise = card.noise[facts.line]
         self._law, self._scale, self._step = noise.law, noise.scale, noise.grid_step
@@ -97,8 +96,8 @@ class CountedCells:
     def range(
         self,
         column: str,
-        low: float | None = None,
-        high: float | None = None,
+        low: Any = None,
+        high: Any = None,
         where: Mapping[str, Any] | None = None,
         mu: float = 0.05,
     ) -> CountEstimate:
@@ -108,7 +107,10 @@ class CountedCells:
         return self.rows_where(with_condition(column, (low, high), where), mu)
 
     def count(self, column: str, value: Any, where: Mapping[str, Any] | None = None, mu: float = 0.05) -> CountEstimate:
-        """Rows with this `value` of a `column` that fulfil `where`; off by more than eta with probability `mu`."""
+        """Rows with this `value` of a `column` that fulfil `where`; off by more than eta with probability `mu`.
+
+        The value None is what is missing.
+        """
         return self.rows_where(with_condition(column, value, where), mu)
 
     def rows_where(self, where: Mapping[str, Any], mu: float) -> CountEstimate:
@@ -139,7 +141,7 @@ class CountedCells:
         for axis, place in zip(axes, np.unravel_index(np.arange(len(value)), sizes), strict=True):
             low[:, axis], high[:, axis] = place, place + 1.0
         errors = self._errors(Workload.boxes(self.domain.shape, low, high), mu)
-        kept = Domain.from_card(self._schema, {"columns": names, "cells": sizes})
+        kept = self.domain.some(axes)
         return pl.concat([_listed(kept), _frame(value, errors, mu)], how="horizontal")
 
     def workload(
@@ -318,9 +320,7 @@ def _frame(value: Reals, errors: _Errors, mu: float) -> pl.DataFrame:
 def _listed(domain: Domain) -> pl.DataFrame:
     """Cells of a domain, one per row, in its values or the ends of its bins."""
     names, numbers, words = domain.listed()
-    columns = {}
-    for name, column in zip(names, numbers.T, strict=True):
-        columns[name] = [words[name][int(i)] for i in column] if name in words else column
+    columns = {name: [words[name][int(i)] for i in column] for name, column in zip(names, numbers.T, strict=True)}
     return pl.DataFrame(columns, strict=False)
 
 

@@ -70,7 +70,15 @@ class DomainFacts(BaseModel):
 
     columns: tuple[str, ...]
     cells: tuple[int, ...]
-    """Of each column."""
+    """Of each column, for its values."""
+    missing: tuple[bool, ...] = ()
+    """Which columns have one more cell, the last, for what is missing; nothing where an earlier release had none."""
+
+    def told(self) -> dict[str, Any]:
+        """For people."""
+        kept = [name for name, own in zip(self.columns, self.missing, strict=False) if own]
+        out: dict[str, Any] = {"columns": list(self.columns), "cells": list(self.cells)}
+        return out | ({"and a cell (missing)": kept} if kept else {})
 
 
 class CountsFacts(KindFacts):
@@ -137,7 +145,7 @@ class Counts(Kind[CountsFacts]):
 
     def words(self, facts: CountsFacts) -> CardWords:
         """Domain, strategy, decoder."""
-        told: dict[str, Any] = {"domain": facts.domain.model_dump(mode="json"), "decoder": facts.decoder}
+        told: dict[str, Any] = {"domain": facts.domain.told(), "decoder": facts.decoder}
         told |= {} if facts.strategy is None else {"strategy": facts.strategy}
         told |= {} if facts.sketch is None else {"sketch": facts.sketch.told()}
         if facts.frequencies is not None:

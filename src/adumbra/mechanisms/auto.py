@@ -11,12 +11,13 @@ from adumbra.common.validation import one_of, settle
 from adumbra.declare.guarantee import Unit
 from adumbra.families.challenge import Challenge
 from adumbra.families.contract import Mechanism, Reference, Setting
+from adumbra.families.row_count import public_rows
 from adumbra.mechanisms.dppro import DPPro
 from adumbra.mechanisms.hybrid import Hybrid
 from adumbra.mechanisms.moments import Moments
 from adumbra.mechanisms.tables import Tables
+from adumbra.models.column_cells import equal_cells, form_of
 from adumbra.models.columns import MOST_COORDINATES, Columns, parse_label, rows_to_draw
-from adumbra.models.marginals import equal_cells, form_of
 from adumbra.queries.sums import TablesQuery
 
 __all__ = ["Auto"]
@@ -25,7 +26,6 @@ _NEEDS = ("model", "correlations", "marginals", "aligned-rows")
 _FEW_ROWS = 150
 _SMALL = 1000
 _CLEAR = 15.0
-_UNKNOWN_ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Auto:
     * `need`: what the release is for: model (train one on it), correlations, marginals, or aligned-rows (one released
       row for each row of the table).
     * `label`: the column to predict (several: each combination); default: the schema's labels.
-    * `rows`: rows to draw; default: as many as the table has, at least 40,000 (10,000 if it is wide).
+    * `rows`: rows to draw; default: as many as the table has.
     """
 
     need: str = "model"
@@ -61,7 +61,7 @@ class Auto:
         settle(self)
         one_of(_NEEDS, need=self.need)
         object.__setattr__(self, "label", parse_label(self.label))
-        rows_to_draw(self.rows, 0, 1)
+        rows_to_draw(self.rows, 0)
 
     @classmethod
     def challenges(cls) -> tuple[Challenge, ...]:
@@ -81,7 +81,7 @@ class Auto:
 
     def _drawing(self, setting: Setting) -> tuple[Mechanism, str]:
         columns = Columns.split(setting.space, parse_label(self.label), setting.labels)
-        rows = setting.rows or _UNKNOWN_ROWS
+        rows = public_rows(setting) or _SMALL  # of one that says nothing of its size it is taken to be no small table
         if sum(block.width for block in columns.features) > MOST_COORDINATES:
             return Tables(self.label, self.rows), (
                 f"more than {MOST_COORDINATES} values and columns: tables are what can be held"
@@ -114,4 +114,4 @@ def _clarity(setting: Setting, columns: Columns, rows: float) -> float:
     noise = setting.preview(1.0, TablesQuery(equal_cells(columns.features, 10)))
     mu = math.sqrt(2.0 * len(columns.features)) / noise
     width = sum(block.width if form_of(block) == "values" else 1 for block in columns.features)
-    return rows * mu * math.sqrt(0.8 / width) / columns.classes
+    return rows * mu * math.sqrt(0.8 / width) / columns.declared

@@ -143,6 +143,11 @@ class CSM(OneMeasurement):
             ),
         )
 
+    @property
+    def sets(self) -> bool:  # type: ignore[override]  # records have all columns, counts those that are named
+        """Whether columns of sets may stand beside those that are counted."""
+        return self.input == "histogram"
+
     def strategy(self, setting: Setting) -> Sensing:
         """The sketch."""
         return self._sketch(setting)
@@ -213,7 +218,7 @@ class CSM(OneMeasurement):
             sketch,
             self._dictionary(setting),
             self.atoms,
-            rows_in_cells(setting, self.domain(setting)),
+            rows_in_cells(setting),
         )
 
     def facts(self, setting: Setting, decoded: Decoded) -> CountsFacts:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from adumbra.common.validation import at_least
 from adumbra.families.contract import Reference, Setting
 from adumbra.families.counting import LeastSquares
-from adumbra.families.forecast import best_strategy
+from adumbra.families.forecast import best_strategy, least_error
 from adumbra.numerics.strategies import Tree
 from adumbra.queries.histograms import HistogramQuery
 
@@ -67,6 +67,12 @@ class Hierarchical(LeastSquares):
     def strategy(self, setting: Setting) -> Tree:
         """A tree along each column."""
         domain = self.domain(setting)
-        if self.branching is not None:
-            return Tree(domain.shape, min(self.branching, max(2, *domain.shape)), domain.unordered)
-        return best_strategy(Tree, domain, lambda tree: setting.preview(1.0, HistogramQuery(domain.groups, tree)))
+
+        def sd(tree: Tree) -> float:
+            return setting.preview(1.0, HistogramQuery(domain.groups, tree))
+
+        if self.branching is None:
+            return best_strategy(Tree, domain, sd)
+        branches = min(self.branching, max(2, *domain.shape))
+        apart = dict.fromkeys((domain.apart, ()))  # what is missing is outside the tree, or in it
+        return least_error([Tree(domain.shape, branches, domain.unordered, own) for own in apart], domain, sd)

@@ -11,31 +11,31 @@ from typing import ClassVar
 import numpy as np
 
 from adumbra.accounting.events import Event
-from adumbra.common.types import Reals
+from adumbra.common.types import Integers, Reals
 from adumbra.common.validation import one_of
 from adumbra.declare.guarantee import Promise
 from adumbra.families.contract import Draft, Measurer, Query, Reference, Setting, SumAnswer
-from adumbra.families.row_count import known_rows, measured_arrays, measured_names, with_size, with_size_query
-from adumbra.families.synthetic import DrawnTable
+from adumbra.families.row_count import (
+    known_rows,
+    measured_arrays,
+    measured_names,
+    public_rows,
+    with_size,
+    with_size_query,
+)
+from adumbra.families.synthetic import DrawnTable, watchable
 from adumbra.kinds.synthetic_table import PredictedError, SyntheticTableFacts
-from adumbra.models.columns import (
-    Columns,
-    drawing,
-)
-from adumbra.models.marginals import (
-    Form,
-    Marginal,
-    denoised,
-    equal_cells,
-    form_of,
-    mass_cells,
-    predicted_table_error,
-    sharpened,
-    unit_edges,
-)
-from adumbra.models.quantile_decoder import ClassTables, Decoder, drawn_rows
+from adumbra.models.class_tables import ClassTables
+from adumbra.models.column_cells import equal_cells, first_cells, mass_cells
+from adumbra.models.columns import Columns, drawing
+from adumbra.models.denoising import denoised, joined, missing_shares, predicted_table_error
+from adumbra.models.marginals import Marginal, flat_marginals, marginals_of
+from adumbra.models.quantile_decoder import Decoder, drawn_rows
+from adumbra.models.score_layout import RADIUS, ScoreLayout
+from adumbra.models.sharpening import sharpened
 from adumbra.models.shrinkage import apportion
 from adumbra.models.two_round_gaussian import (
+    Latent,
     NoisyMoments,
     Pilot,
     correlation_error,
@@ -44,23 +44,24 @@ from adumbra.models.two_round_gaussian import (
     refined,
 )
 from adumbra.queries.cells import Cells
-from adumbra.queries.scores import Linear, Lookup, Residuals, Scores
+from adumbra.queries.scores import Residuals, Scores
 from adumbra.queries.second_moment import MomentsQuery, symmetric
 from adumbra.queries.sums import TablesQuery
 
 __all__ = ["Hybrid"]
 
-_TABLES, _CLASS_TABLES, _PILOT, _RESIDUALS = "tables", "class tables", "moments", "moments of residuals"
+_TABLES, _SECOND, _PILOT, _RESIDUALS = "tables", "class tables", "moments", "moments of residuals"
 _TABLE_SHARE = {"model": 0.2, "correlations": 0.2, "marginals": 0.5}
 """Share of the budget for all tables together, by need."""
-_CLASS_TABLES_FROM = 200.0
-"""Tables by class are taken where a cell's noise is below rows / (classes * this): before, they would be noise."""
+_SECOND_LOOK_FROM = 200.0
+"""A second look is taken where a cell's noise is below rows / this, and by class where it is below rows / (classes *
+this). Before, its tables would be noise."""
 _PILOT_WEIGHT, _RESIDUAL_WEIGHT = 0.6, 0.7
 """Weights of the second moment; those of counts and sums follow (binomial: sensitivity exactly sqrt 2)."""
-_RADIUS = 0.8
 _CLEAR, _WIDE = 15.0, 100
-_UNKNOWN_ROWS = 1000
-"""Stands in for the number of rows in rules that must be fixed before a private one is measured."""
+_MOST_PARTS = 256
+_MOST_CLASS_CELLS = 2**20
+"""About as many cells has the second look at all columns in all classes at most."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Hybrid(DrawnTable):
     """Parameters, all public.
 
     * `label`: the column whose classes get their own means (several: each combination); default: the schema's labels.
-    * `rows`: rows to draw; default: as many as the table has, at least 40,000 (10,000 if it is wide).
+    * `rows`: rows to draw; default: as many as the table has.
     * `need`: what matters most: model (a classifier trained on the rows), correlations, or marginals. It moves budget
       between tables and moments, and decides how cautiously directions are kept.
     """
@@ -107,17 +108,23 @@ class Hybrid(DrawnTable):
         return with_size(setting, self._resolved(setting)[1])
 
     def queries(self, setting: Setting) -> Mapping[str, Query]:
-        """Every measurement, the later ones with placeholders for what the earlier ones will have found."""
-        columns, shares, bins, parts = self._resolved(setting)
-        cells = equal_cells(columns.features, bins)
-        pilot, _ = _scores(columns, _flat(columns, cells))
-        width = pilot.dimension
+        """Every measurement, the later ones with placeholders for what the earlier ones will have found.
+
+        Where the number of rows is private there are as many cells as there may be, and as many scores everywhere.
+        """
+        columns, shares = self._resolved(setting)
+        rules = self._rules(setting, float("inf") if setting.rows is None else setting.rows)
+        flat = flat_marginals(columns.features)
+        layout = ScoreLayout(columns.features, tuple(flat), watchable(setting, columns))
+        width = layout.scores.dimension
         identity = Residuals(np.eye(width), columns.groups, np.zeros((columns.classes, width)), 1.0)
-        queries: dict[str, Query] = {_TABLES: TablesQuery(cells)}
-        if _CLASS_TABLES in shares:
-            queries[_CLASS_TABLES] = _class_tables(columns, mass_cells(columns.features, None, parts))
-        queries[_PILOT] = _moments(columns, pilot, _PILOT_WEIGHT)
-        queries[_RESIDUALS] = _moments(columns, _with_residuals(pilot, identity), _RESIDUAL_WEIGHT)
+        first = first_cells(columns.features, rules.room)
+        queries: dict[str, Query] = {_TABLES: TablesQuery(first)}
+        if _SECOND in shares:
+            fine = mass_cells(first, None, rules.parts)
+            queries[_SECOND] = _second_look(columns, fine, rules.by_class, setting.pure)
+        queries[_PILOT] = _moments(columns, layout.scores, _PILOT_WEIGHT)
+        queries[_RESIDUALS] = _moments(columns, _with_residuals(layout.scores, identity), _RESIDUAL_WEIGHT)
         return with_size_query(setting, queries)
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
@@ -131,156 +138,182 @@ class Hybrid(DrawnTable):
                     f"noise of sd {noise[_TABLES].sd / setting.rows:.3g}, before smoothing across cells and columns",
                 )
             )
-            scores, width = _scores(columns, None)
-            sd = noise[_PILOT].sd / (_PILOT_WEIGHT * math.sqrt(2.0)) / setting.rows * _RADIUS**2 * width
-            out.append(("a correlation", f"noise of sd {sd:.3g}, before shrinking ({scores.dimension} scores)"))
+            layout = _flat_layout(columns)
+            sd = noise[_PILOT].sd / (_PILOT_WEIGHT * math.sqrt(2.0)) / setting.rows * RADIUS**2 * layout.total
+            out.append(("a correlation", f"noise of sd {sd:.3g}, before shrinking ({layout.scores.dimension} scores)"))
         return out
 
     def run(self, door: Measurer, setting: Setting) -> Draft:
         """Tables, then moments, then rows."""
-        columns, shares, bins, parts = self._resolved(setting)
-        rows = known_rows(door, setting)
-        cells = equal_cells(columns.features, bins)
+        columns, rows = self.narrow_columns(setting), known_rows(door, setting)
+        rules = self._rules(setting, rows)
         answers: dict[str, SumAnswer] = {}
-        answers[_TABLES] = noisy = door.measure(_TABLES, TablesQuery(cells))
-        tables = denoised(noisy.values["pooled"], noisy.sd("pooled"), rows, cells)
-        marginals = [
-            Marginal.of(form_of(b), table, unit_edges(cells, j))
-            for j, (b, table) in enumerate(zip(columns.features, tables, strict=True))
-        ]
-        by_class = None
-        if _CLASS_TABLES in shares:
-            fine = mass_cells(columns.features, marginals, parts)
-            answers[_CLASS_TABLES] = noisy = door.measure(_CLASS_TABLES, _class_tables(columns, fine))
-            marginals, by_class = _class_tables_read(marginals, noisy, rows, fine)
-        scores, _ = _scores(columns, marginals)
-        answers[_PILOT] = noisy = door.measure(_PILOT, _moments(columns, scores, _PILOT_WEIGHT))
-        first = _read(noisy, scores.radius, rows)
-        positions, variances = _positions(marginals)
-        cautious = self._cautious(setting)
-        pilot = fit_pilot(first, variances, cautious)
-        residuals = _residuals(columns, pilot, scores.radius)
-        query = _moments(columns, _with_residuals(scores, residuals), _RESIDUAL_WEIGHT)
+        tables = self._tables(door, setting, rows, answers)
+        layout = ScoreLayout(columns.features, tuple(tables.marginals), _watched(setting, columns, tables.marginals))
+        answers[_PILOT] = noisy = door.measure(_PILOT, _moments(columns, layout.scores, _PILOT_WEIGHT))
+        classes = columns.likely(noisy.values["counts"], noisy.sd("counts"))
+        first = _read(noisy, layout.scores.radius, rows, classes)
+        pilot = fit_pilot(first, layout.variances, rules.cautious)
+        residuals = _residuals(columns, pilot, layout.scores.radius, classes)
+        query = _moments(columns, _with_residuals(layout.scores, residuals), _RESIDUAL_WEIGHT)
         answers[_RESIDUALS] = noisy = door.measure(_RESIDUALS, query)
-        latent = refined(first, _read(noisy, residuals.radius, rows), pilot, cautious)
+        latent = refined(first, _read(noisy, residuals.radius, rows, classes), pilot, rules.cautious)
         generator = drawing(setting.seed, "hybrid")
-        table_error = predicted_table_error(tables, answers[_TABLES].sd("pooled"), rows, cells, generator)
-        drawn = self.rows_drawn(setting, rows)
-        sample = np.repeat(np.arange(columns.classes), apportion(latent.shares, 2000))
+        sample = np.repeat(np.arange(len(classes)), apportion(latent.shares, 2000))
         decoder = Decoder.calibrated(
-            columns.features,
-            marginals,
-            positions,
+            layout,
             latent,
             noise_rows(latent, sample, generator),
             first,
             pilot,
-            scores.radius,
-            by_class,
+            tables.known(rows),
+            tables.by_class(latent, classes, rows),
         )
         return Draft(
             columns=None,
-            batches=drawn_rows(columns, decoder, latent, drawn, generator),
+            batches=drawn_rows(columns, decoder, latent, classes, self.rows_drawn(setting, rows), generator),
             facts=SyntheticTableFacts(
                 label=tuple(columns.label),
-                classes=columns.classes,
-                bins=bins,
+                classes=len(classes),
+                cells=tables.cells.total,
                 predicted_error=PredictedError(
-                    marginal_tv=table_error, correlation=correlation_error(latent, first, pilot)
+                    marginal_tv=tables.error, correlation=correlation_error(latent, first, pilot)
                 ),
             ),
             arrays=measured_arrays(answers),
             measured=measured_names(answers),
         )
 
+    def _tables(self, door: Measurer, setting: Setting, rows: float, answers: dict[str, SumAnswer]) -> _Tables:
+        """One look at all columns, or two, of which the second has its cells where the first found the rows."""
+        (columns, shares), rules = self._resolved(setting), self._rules(setting, rows)
+        cells = first_cells(columns.features, rules.room)
+        answers[_TABLES] = noisy = door.measure(_TABLES, TablesQuery(cells))
+        sd = noisy.sd("pooled")
+        found = denoised(noisy.values["pooled"], sd, rows, cells)
+        error = predicted_table_error(found, sd, rows, cells, drawing(setting.seed, "hybrid tables"))
+        marginals = marginals_of(columns.features, found, cells)
+        if _SECOND not in shares:
+            return _Tables(marginals, cells, sd, error)
+        fine = mass_cells(cells, [m.quantile for m in marginals], rules.parts)
+        query = _second_look(columns, fine, rules.by_class, setting.pure)
+        answers[_SECOND] = again = door.measure(_SECOND, query)
+        pooled, pooled_sd = _all_rows(again)
+        looks = [(noisy.values["pooled"], sd, cells), (pooled, pooled_sd, fine)]
+        counts, sds = joined(*looks)
+        found = denoised(counts, sds, rows, cells, missing_shares(looks, rows))
+        marginals = sharpened(marginals_of(columns.features, found, cells), sd, pooled, pooled_sd, rows, fine)
+        both = (sd**-2 + pooled_sd**-2) ** -0.5
+        return _Tables(marginals, cells, both, error * both / sd, fine, again)
+
     @lru_cache(maxsize=4)  # noqa: B019 - keys are public and few, and plan, outlook and run ask the same
-    def _resolved(self, setting: Setting) -> tuple[Columns, dict[str, float], int, int]:
-        shares = self._shares(setting)
-        return self.narrow_columns(setting), shares, *self._bins(setting, shares)
+    def _resolved(self, setting: Setting) -> tuple[Columns, dict[str, float]]:
+        return self.narrow_columns(setting), self._shares(setting)
 
     def _shares(self, setting: Setting) -> dict[str, float]:
-        columns = self.narrow_columns(setting)
-        rows = setting.rows or _UNKNOWN_ROWS
-        noise = setting.preview(1.0, TablesQuery(equal_cells(columns.features, 10)))
-        by_class = rows / (noise * columns.classes) >= _CLASS_TABLES_FROM
+        """Fixed before anything is measured: where the number of rows is private, as for a table of some size."""
+        columns, rows = self.narrow_columns(setting), public_rows(setting)
         for_tables = _TABLE_SHARE[self.need]
         rest = 1.0 - for_tables
-        scores, _ = _scores(columns, None)
-        width = scores.dimension
-        clarity = self._clarity(setting, columns, scores, rest)
+        layout = _flat_layout(columns)
+        clarity = _CLEAR / 2 if rows is None else _clarity(setting, columns, layout, rest, rows)
         part = 0.05
         if self.need == "model":
-            part = max((0.2 + 0.4 * min(1.0, width / 200)) * min(1.0, clarity / _CLEAR), part)
-        tables = {_TABLES: for_tables / 2, _CLASS_TABLES: for_tables / 2} if by_class else {_TABLES: for_tables}
+            part = max((0.2 + 0.4 * min(1.0, layout.scores.dimension / 200)) * min(1.0, clarity / _CLEAR), part)
+        # where the number of rows is private the second look is there in any case: it is of use whatever that is
+        again = setting.rows is None or setting.rows / _noise(setting, columns, 1.0) >= _SECOND_LOOK_FROM
+        tables = {_TABLES: for_tables / 2, _SECOND: for_tables / 2} if again else {_TABLES: for_tables}
         return tables | {_PILOT: rest * (1 - part), _RESIDUALS: rest * part}
 
-    def _clarity(self, setting: Setting, columns: Columns, scores: Scores, share: float) -> float:
-        """Signal-to-noise ratio of class means in the first round: semeion 2, digits 5, HAR 16 at epsilon 1."""
-        noise = setting.preview(share, _moments(columns, scores, _PILOT_WEIGHT))
-        rows = setting.rows or _UNKNOWN_ROWS
-        return rows * math.sqrt(2.0) / (noise * columns.classes * math.sqrt(scores.dimension))
-
-    def _cautious(self, setting: Setting) -> bool:
-        """Shrink eigenvalues harder for a model, except for wide tables (100 scores) of a high signal-to-noise (15)."""
-        columns = self.narrow_columns(setting)
-        scores, _ = _scores(columns, None)
-        clear = self._clarity(setting, columns, scores, 1.0 - _TABLE_SHARE[self.need]) >= _CLEAR
-        return self.need == "model" and not (clear and scores.dimension >= _WIDE)
-
-    def _bins(self, setting: Setting, shares: Mapping[str, float]) -> tuple[int, int]:
-        """Equal cells of a number, and cells of equal mass in the tables by class: as many as the noise leaves room."""
-        columns = self.narrow_columns(setting)
-        rows = setting.rows or _UNKNOWN_ROWS
-        room = rows / setting.preview(shares[_TABLES], TablesQuery(equal_cells(columns.features, 10)))
-        return (10, 8) if room < 100 else (20, 16) if room < 400 else (40, 32)
+    def _rules(self, setting: Setting, rows: float) -> _Rules:
+        """What follows from the number of rows, be it a noisy one: no bound depends on it."""
+        columns, shares = self._resolved(setting)
+        room = rows / _noise(setting, columns, shares[_TABLES])
+        parts = 8 if room < 100 else int(min(max(room / 6, 16), _MOST_PARTS))
+        parts = max(min(parts, _MOST_CLASS_CELLS // (len(columns.features) * columns.classes)), 8)
+        by_class = rows / (_noise(setting, columns, 1.0) * columns.declared) >= _SECOND_LOOK_FROM
+        layout = _flat_layout(columns)
+        clear = _clarity(setting, columns, layout, 1.0 - _TABLE_SHARE[self.need], rows) >= _CLEAR
+        # shrink eigenvalues harder for a model, except for wide tables of a high signal-to-noise ratio
+        cautious = self.need == "model" and not (clear and layout.scores.dimension >= _WIDE)
+        return _Rules(room, parts, by_class and columns.groups is not None, cautious)
 
 
-def _flat(columns: Columns, cells: Cells) -> list[Marginal]:
-    """The marginals of columns of which nothing is known; columns of one form and number of cells share one."""
-    made: dict[tuple[Form, int], Marginal] = {}
-    out = []
-    for index, (block, count) in enumerate(zip(columns.features, cells.counts, strict=True)):
-        key = (form_of(block), count)
-        if key not in made:
-            made[key] = Marginal.of(key[0], np.full(count, 1.0 / count), unit_edges(cells, index))
-        out.append(made[key])
-    return out
+@dataclass(frozen=True)
+class _Rules:
+    """What follows from public facts and the number of rows."""
+
+    room: float
+    """Rows over the noise of a cell in the first look."""
+    parts: int
+    """Cells of a number in the second, about."""
+    by_class: bool
+    cautious: bool
 
 
-def _positions(marginals: Sequence[Marginal]) -> tuple[list[int], Reals]:
-    """Where each column's scores stand (numbers first, as `Scores` has them), and the variance of every score."""
-    numbers = [j for j, m in enumerate(marginals) if m.form == "number"]
-    others = [j for j, m in enumerate(marginals) if m.form != "number"]
-    positions, at = [0] * len(marginals), 0
-    for j in (*numbers, *others):
-        positions[j] = at
-        at += marginals[j].width
-    return positions, np.concatenate([marginals[j].variances for j in (*numbers, *others)])
+@dataclass(frozen=True, eq=False)
+class _Tables:
+    """What one look or two at the columns say: marginals, the cells of the first, and the noise of both together."""
+
+    marginals: list[Marginal]
+    cells: Cells
+    sd: float
+    error: float
+    fine: Cells | None = None
+    second: SumAnswer | None = None
+
+    def known(self, rows: float) -> Reals:
+        """The variance of each column's mean score, as its table tells it."""
+        out = np.zeros(len(self.marginals))
+        for j, marginal in enumerate(self.marginals):
+            if marginal.form == "number" or marginal.form == "levels":
+                at = np.linspace(0, 1, self.cells.counts[j]) if marginal.form == "number" else marginal.shares
+                scores = marginal.scores(at) if marginal.form == "number" else marginal.vectors
+                # smoothing has taken about half of it
+                out[j] = 0.5 * float((scores**2).sum()) * (self.sd / rows) ** 2
+        return out
+
+    def by_class(self, latent: Latent, classes: Integers, rows: float) -> ClassTables | None:
+        """The tables of the classes of a model, if there are any."""
+        if self.second is None or self.fine is None or "grouped" not in self.second.values:
+            return None
+        counts = self.second.values["grouped"][classes]
+        return ClassTables.of(self.fine, counts, self.second.sd("grouped"), latent.shares * rows, self.marginals)
 
 
-def _scores(columns: Columns, marginals: Sequence[Marginal] | None) -> tuple[Scores, float]:
-    """Scores standardised by the marginals (flat ones, if there are none yet), and their total variance."""
-    if marginals is None:
-        marginals = _flat(columns, equal_cells(columns.features, 10))
-    numbers = [j for j, m in enumerate(marginals) if m.form == "number"]
-    linear = np.array([marginals[j].linear() for j in numbers]).reshape(-1, 3)
-    coordinates = np.array([columns.features[j].start for j in numbers], dtype=np.int64)
-    others = [j for j, m in enumerate(marginals) if m.form != "number"]
-    looked_up = equal_cells([columns.features[j] for j in others], 1)
-    lookups = tuple(Lookup(place, marginals[j].vectors) for place, j in enumerate(others))
-    total = float(_positions(marginals)[1].sum())
-    radius = _RADIUS * math.sqrt(total)
-    return Scores(Linear(coordinates, linear[:, 0], linear[:, 1], linear[:, 2]), looked_up, lookups, radius), total
+def _noise(setting: Setting, columns: Columns, share: float) -> float:
+    """Of a count, in tables of all columns with this share of the budget."""
+    return setting.preview(share, TablesQuery(equal_cells(columns.features, 10)))
+
+
+def _flat_layout(columns: Columns) -> ScoreLayout:
+    return ScoreLayout(columns.features, tuple(flat_marginals(columns.features)))
+
+
+def _clarity(setting: Setting, columns: Columns, layout: ScoreLayout, share: float, rows: float) -> float:
+    """Signal-to-noise ratio of class means in the first round: semeion 2, digits 5, HAR 16 at epsilon 1."""
+    noise = setting.preview(share, _moments(columns, layout.scores, _PILOT_WEIGHT))
+    return rows * math.sqrt(2.0) / (noise * columns.declared * math.sqrt(layout.scores.dimension))
+
+
+def _watched(setting: Setting, columns: Columns, marginals: Sequence[Marginal]) -> tuple[int, ...]:
+    """Of the columns that are sometimes empty those that are most often."""
+    empty = [j for j, m in enumerate(marginals) if m.missing > 0]
+    most = sorted(empty, key=lambda j: -marginals[j].missing)[: len(watchable(setting, columns))]
+    return tuple(sorted(most))
 
 
 def _with_residuals(scores: Scores, residuals: Residuals) -> Scores:
     return Scores(scores.linear, scores.cells, scores.lookups, scores.radius, residuals)
 
 
-def _residuals(columns: Columns, pilot: Pilot, radius: float) -> Residuals:
+def _residuals(columns: Columns, pilot: Pilot, radius: float, classes: Integers) -> Residuals:
     matrix, centres = pilot.whitening(radius)
+    # rows of a class that is taken not to exist are measured from the middle of the others
+    every = np.tile(centres.mean(axis=0), (columns.classes, 1))
+    every[classes] = centres
     # in these coordinates a row has a squared length of about their number, if the pilot is right
-    return Residuals(matrix, columns.groups, centres, math.sqrt(matrix.shape[1]))
+    return Residuals(matrix, columns.groups, every, math.sqrt(matrix.shape[1]))
 
 
 def _moments(columns: Columns, scores: Scores, second: float) -> MomentsQuery:
@@ -288,36 +321,31 @@ def _moments(columns: Columns, scores: Scores, second: float) -> MomentsQuery:
     return MomentsQuery(scores, columns.groups, counts=1 - second, sums=sums, second=second)
 
 
-def _class_tables(columns: Columns, cells: Cells) -> TablesQuery:
-    """Half on the tables of all rows, half on those of each class."""
-    if columns.groups is None:
+def _second_look(columns: Columns, cells: Cells, by_class: bool, pure: bool) -> TablesQuery:
+    """Half on the tables of all rows, half on those of each class, if there are any: the bound is the same."""
+    if not by_class:
         return TablesQuery(cells)
-    return TablesQuery(cells, columns.groups, math.sqrt(0.5), math.sqrt(0.5))
+    half = 0.5 if pure else math.sqrt(0.5)
+    return TablesQuery(cells, columns.groups, half, half)
 
 
-def _class_tables_read(
-    marginals: list[Marginal], noisy: SumAnswer, rows: float, cells: Cells
-) -> tuple[list[Marginal], ClassTables | None]:
-    """Sharper marginals from both tables (those of the classes add up to the other), and the tables of the classes."""
+def _all_rows(noisy: SumAnswer) -> tuple[Reals, float]:
+    """The table of all rows and the sd of its noise: those of the classes add up to it too."""
     pooled, sd = noisy.values["pooled"], noisy.sd("pooled")
-    grouped = noisy.values.get("grouped")
-    if grouped is None:
-        return sharpened(marginals, pooled, sd, rows, cells), None
+    if "grouped" not in noisy.values:
+        return pooled, sd
+    grouped = noisy.values["grouped"]
     summed = len(grouped) * noisy.sd("grouped") ** 2
     trust = summed / (sd**2 + summed)
-    both = trust * pooled + (1 - trust) * grouped.sum(axis=0)
-    return (
-        sharpened(marginals, both, sd * math.sqrt(trust), rows, cells),
-        ClassTables(cells, grouped, noisy.sd("grouped")),
-    )
+    return trust * pooled + (1 - trust) * grouped.sum(axis=0), sd * math.sqrt(trust)
 
 
-def _read(noisy: SumAnswer, radius: float, rows: float) -> NoisyMoments:
-    """Released moments in the units of scores (or residuals)."""
+def _read(noisy: SumAnswer, radius: float, rows: float, classes: Integers) -> NoisyMoments:
+    """Released moments of these classes in the units of scores (or residuals)."""
     values = noisy.values
     return NoisyMoments(
-        values["counts"],
-        values["sums"] * radius,
+        values["counts"][classes],
+        values["sums"][classes] * radius,
         symmetric(values["diagonal"], values.get("upper")) * (radius**2 / rows),
         noisy.sd("counts"),
         noisy.sd("sums") * radius,

@@ -5,29 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from adumbra.accounting.events import Event
-from adumbra.common.types import Reals
+from adumbra.common.types import Integers, Reals
 from adumbra.declare.guarantee import Promise
-from adumbra.declare.space import CATEGORY_STEPS, HALF
+from adumbra.declare.space import CATEGORY_STEPS, HALF, Block
 from adumbra.families.contract import Draft, Measurer, Query, Reference, Setting, SumAnswer
 from adumbra.families.row_count import known_rows, measured_arrays, measured_names, with_size, with_size_query
-from adumbra.families.synthetic import DrawnTable
+from adumbra.families.synthetic import DrawnTable, watchable
 from adumbra.kinds.synthetic_table import PredictedError, SyntheticTableFacts
 from adumbra.mechanisms.bibliography import ANALYZE_GAUSS
-from adumbra.models.columns import (
-    Columns,
-    classes_to_draw,
-    drawing,
-    in_batches,
-)
+from adumbra.models.column_cells import on_levels
+from adumbra.models.columns import Columns, classes_to_draw, drawing, in_batches
+from adumbra.models.score_layout import presence_lookup
 from adumbra.models.shrinkage import (
     apportion,
     class_counts,
+    clear_counts,
     onto_simplex,
     predicted_correlation_error,
     shrunk_to,
@@ -35,7 +33,7 @@ from adumbra.models.shrinkage import (
     stein_means,
 )
 from adumbra.queries.cells import Cells
-from adumbra.queries.scores import Linear, Scores
+from adumbra.queries.scores import Linear, Lookup, Scores
 from adumbra.queries.second_moment import MomentsQuery, symmetric
 from adumbra.queries.sums import CentreScale
 
@@ -54,7 +52,7 @@ class Moments(DrawnTable):
     """Parameters, all public.
 
     * `label`: the column whose classes get their own means (several: each combination); default: the schema's labels.
-    * `rows`: rows to draw; default: as many as the table has, at least 40,000 (10,000 if it is wide).
+    * `rows`: rows to draw; default: as many as the table has.
     * `narrow`: leave columns narrower by what clipping to the ball took. Fewer drawn values then fall outside their
       range, which helps a model trained on them; means, spreads and shares of columns are worse.
     """
@@ -84,9 +82,9 @@ class Moments(DrawnTable):
     def queries(self, setting: Setting) -> Mapping[str, Query]:
         """Both measurements; the second with the middle of the ranges for a centre."""
         columns = self.narrow_columns(setting)
-        stand_in = _ScoreScale.of_ranges(columns)
+        stand_in = _ScoreScale.of_ranges(columns, watchable(setting, columns))
         return with_size_query(
-            setting, {_CENTRE: CentreScale(columns.features), _MOMENTS: _second_query(columns, stand_in)}
+            setting, {_CENTRE: _first_query(setting, columns), _MOMENTS: _second_query(columns, stand_in)}
         )
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
@@ -110,10 +108,11 @@ class Moments(DrawnTable):
         """Two measurements, a model, rows."""
         columns = self.narrow_columns(setting)
         rows = known_rows(door, setting)
-        centred = door.measure(_CENTRE, CentreScale(columns.features))
-        scale = _ScoreScale.measured(columns, centred, rows)
+        centred = door.measure(_CENTRE, _first_query(setting, columns))
+        scale = _ScoreScale.measured(columns, centred, rows, len(watchable(setting, columns)))
         noisy = door.measure(_MOMENTS, _second_query(columns, scale))
-        model = _fit(scale, noisy, rows, self.narrow)
+        classes = columns.likely(noisy.values["counts"], noisy.sd("counts"))
+        model = _fit(scale, noisy, classes, rows, self.narrow)
         drawn = self.rows_drawn(setting, rows)
         answers = {_CENTRE: centred, _MOMENTS: noisy}
         return Draft(
@@ -121,7 +120,7 @@ class Moments(DrawnTable):
             batches=_draw(columns, scale, model, drawn, setting),
             facts=SyntheticTableFacts(
                 label=tuple(columns.label),
-                classes=columns.classes,
+                classes=len(classes),
                 predicted_error=PredictedError(correlation=model.correlation_error),
             ),
             arrays=measured_arrays(answers)
@@ -132,85 +131,157 @@ class Moments(DrawnTable):
 
 @dataclass(frozen=True, eq=False)
 class _ScoreScale:
-    """Centre and scale of every feature coordinate, in grid steps, and the radius of the ball of scores."""
+    """Centre and scale of every coordinate, in grid steps, in the order of scores; and what is missing of each column.
 
-    coordinates: NDArray[np.int64]
+    Numbers and flags come first, then categories, then for the columns `watched` whether they are there.
+    """
+
+    blocks: tuple[Block, ...]
     centre: Reals
     scale: Reals
     total: float
     """Variance of all scores together, if the first measurement is right."""
+    missing: Reals
+    watched: tuple[int, ...]
 
     @property
     def radius(self) -> float:
         return _RADIUS * math.sqrt(self.total)
 
-    @staticmethod
-    def of_ranges(columns: Columns) -> _ScoreScale:
-        """From the schema alone."""
-        coordinates = _coordinates(columns)
-        return _ScoreScale(
-            coordinates, np.zeros(len(coordinates)), np.full(len(coordinates), float(HALF)), float(len(coordinates))
-        )
+    @cached_property
+    def starts(self) -> dict[int, int]:
+        """Where each column's scores begin."""
+        order, at, out = _order(self.blocks), 0, {}
+        for j in order:
+            out[j], at = at, at + self.blocks[j].width
+        return out
+
+    @property
+    def presence(self) -> dict[int, int]:
+        """Where the score stands of whether a column is there, for those that are watched."""
+        return {j: len(self.centre) + place for place, j in enumerate(self.watched)}
 
     @staticmethod
-    def measured(columns: Columns, noisy: SumAnswer, rows: float) -> _ScoreScale:
-        """From the first measurement, with shrinkage to the common value."""
-        centre: dict[str, Reals] = {}
-        variance: dict[str, Reals] = {}
+    def of_ranges(columns: Columns, watched: tuple[int, ...]) -> _ScoreScale:
+        """From the schema alone; of the columns `watched` half is missing."""
+        width = sum(block.width for block in columns.features)
+        half = np.full(len(columns.features), 0.5)
+        return _ScoreScale(columns.features, np.zeros(width), np.full(width, float(HALF)), float(width), half, watched)
+
+    @staticmethod
+    def measured(columns: Columns, noisy: SumAnswer, rows: float, most: int) -> _ScoreScale:
+        """From the first measurement, with shrinkage to the common value; at most so many columns are watched."""
+        missing = _missing(columns, noisy, rows)
+        blocks = columns.features
+        centre: dict[int, Reals] = {}
+        variance: dict[int, Reals] = {}
         if "sums" in noisy.values:
-            names = [b.column for b in columns.features if b.kind == "number"]
-            noise = (noisy.sd("sums") / rows) ** 2
-            means = np.clip(noisy.values["sums"] / rows, -1.0, 1.0)
+            numbers = [j for j, b in enumerate(blocks) if b.kind == "number"]
+            there = rows * (1 - missing[numbers])
+            noise = float(np.mean((noisy.sd("sums") / there) ** 2))
+            means = np.clip(noisy.values["sums"] / there, -1.0, 1.0)
             means = shrunk_to(float(means.mean()), means, noise)
-            spread = np.clip(noisy.values["squares"] / rows - means**2, 0.0, 1.0)
+            spread = np.clip(noisy.values["squares"] / there - means**2, 0.0, 1.0)
             common = max(float(spread.mean()), 1e-3)
             spread = np.maximum(shrunk_to(common, spread, noise), 0.1 * common)
-            centre |= dict(zip(names, means * HALF, strict=True))
-            variance |= dict(zip(names, spread * HALF**2, strict=True))
-        others = Cells.even([b for b in columns.features if b.kind != "number"], 1)
-        for block, start, count in zip(others.blocks, others.starts, others.counts, strict=True):
-            counted = noisy.values["shares"][start : start + count] / rows
+            centre |= {j: np.array([mean * HALF]) for j, mean in zip(numbers, means, strict=True)}
+            variance |= {j: np.array([own * HALF**2]) for j, own in zip(numbers, spread, strict=True)}
+        for j, counted in _counted_values(columns, noisy):
+            count, counted = len(counted), counted / (rows * (1 - missing[j]))
             shares = onto_simplex(counted + (1.0 - counted.sum()) / count)
             flat = np.maximum(shares * (1 - shares), _FLAT)
-            if block.kind == "flag":
-                centre[block.column] = np.array([(2 * shares[1] - 1) * HALF])
-                variance[block.column] = np.array([4 * flat[1] * HALF**2])
+            if blocks[j].kind == "flag":
+                centre[j] = np.array([(2 * shares[1] - 1) * HALF])
+                variance[j] = np.array([4 * flat[1] * HALF**2])
             else:
-                centre[block.column] = shares * CATEGORY_STEPS
-                variance[block.column] = flat * max(count - 1, 1) * CATEGORY_STEPS**2
-        total = sum(1.0 if b.kind != "category" else b.width / max(b.width - 1, 1) for b in columns.features)
+                centre[j] = shares * CATEGORY_STEPS
+                variance[j] = flat * max(count - 1, 1) * CATEGORY_STEPS**2
+        each = np.array([1.0 if b.kind != "category" else b.width / max(b.width - 1, 1) for b in blocks])
+        empty = [j for j in np.argsort(-missing, kind="stable") if missing[j] > 0]
+        watched = tuple(sorted(int(j) for j in empty[:most]))
         return _ScoreScale(
-            _coordinates(columns),
-            np.concatenate([np.atleast_1d(centre[b.column]) for b in columns.features]),
-            np.sqrt(np.concatenate([np.atleast_1d(variance[b.column]) for b in columns.features])),
-            total,
+            blocks,
+            np.concatenate([centre[j] for j in _order(blocks)]),
+            np.sqrt(np.concatenate([variance[j] for j in _order(blocks)])),
+            float(each @ (1 - missing)) + len(watched),
+            missing,
+            watched,
         )
 
 
 @dataclass(frozen=True, eq=False)
 class _MomentModel:
+    classes: Integers
     counts: Reals
     means: Reals
     root: Reals
     correlation_error: float
 
 
-def _coordinates(columns: Columns) -> NDArray[np.int64]:
-    return np.concatenate([np.arange(b.start, b.stop) for b in columns.features])
+def _order(blocks: tuple[Block, ...]) -> list[int]:
+    """Numbers and flags first: categories are looked up."""
+    return sorted(range(len(blocks)), key=lambda j: blocks[j].kind == "category")
+
+
+def _counted_values(columns: Columns, noisy: SumAnswer) -> Iterator[tuple[int, Reals]]:
+    """Flags and categories with the noisy counts of their values."""
+    others = [j for j, b in enumerate(columns.features) if b.kind != "number"]
+    cells = Cells.even([columns.features[j] for j in others], 1)
+    for j, start, count in zip(others, cells.starts, cells.counts, strict=True):
+        yield j, noisy.values["shares"][start : start + count]
+
+
+def _missing(columns: Columns, noisy: SumAnswer, rows: float) -> Reals:
+    """The share of each column that is empty, where that is clear of the noise; else 0."""
+    out, tests = np.zeros(len(columns.features)), len(columns.features)
+    if "present" in noisy.values:
+        numbers = [j for j, b in enumerate(columns.features) if b.kind == "number" and b.keeps]
+        out[numbers] = clear_counts(rows - noisy.values["present"], noisy.sd("present"), tests)
+    for j, counted in _counted_values(columns, noisy):
+        if columns.features[j].keeps:
+            sd = noisy.sd("shares") * math.sqrt(len(counted))
+            out[j] = float(clear_counts(np.array([rows - counted.sum()]), sd, tests)[0])
+    return np.minimum(out / rows, 0.995)
+
+
+def _first_query(setting: Setting, columns: Columns) -> CentreScale:
+    """How many numbers are there comes for nothing where rows are replaced, and is cheap where they come and go."""
+    if setting.pure:
+        return CentreScale(columns.features, 0.25)
+    return CentreScale(columns.features, 0.5 if setting.rows is None else math.sqrt(2.0))
 
 
 def _second_query(columns: Columns, scale: _ScoreScale) -> MomentsQuery:
-    linear = Linear(scale.coordinates, scale.centre, scale.scale, np.asarray(_LIMIT))
-    scores = Scores(linear, Cells((), ()), (), scale.radius)
+    blocks = columns.features
+    plain = [j for j in _order(blocks) if blocks[j].kind != "category"]
+    named = [j for j in _order(blocks) if blocks[j].kind == "category"]
+    own = slice(0, len(plain))
+    starts = np.array([blocks[j].start for j in plain], dtype=np.int64)
+    linear = Linear(starts, scale.centre[own], scale.scale[own], np.asarray(_LIMIT))
+    counts, vectors = [], []
+    for j in named:
+        part = slice(scale.starts[j], scale.starts[j] + blocks[j].width)
+        counts.append(blocks[j].width)
+        from_centre = np.eye(blocks[j].width) * CATEGORY_STEPS - scale.centre[part]
+        vectors.append(np.clip(from_centre / scale.scale[part], -_LIMIT, _LIMIT))
+    for j in scale.watched:
+        share = float(scale.missing[j])
+        states = np.array([[-share], [1 - share]]) / math.sqrt(max(share * (1 - share), _FLAT))
+        count, both = presence_lookup(blocks[j], np.clip(states, -_LIMIT, _LIMIT))
+        counts.append(count)
+        vectors.append(both)
+    missing = tuple(place >= len(named) for place in range(len(counts)))
+    cells = Cells(tuple(blocks[j] for j in (*named, *scale.watched)), tuple(counts), missing=missing)
+    scores = Scores(linear, cells, tuple(Lookup(place, each) for place, each in enumerate(vectors)), scale.radius)
     g = _SECOND
     return MomentsQuery(scores, columns.groups, counts=1 - g, sums=math.sqrt(2 * g * (1 - g)), second=g)
 
 
-def _fit(scale: _ScoreScale, noisy: SumAnswer, rows: float, narrow: bool) -> _MomentModel:
-    """Class shares, class means and the covariance within classes, in units of scores."""
+def _fit(scale: _ScoreScale, noisy: SumAnswer, classes: Integers, rows: float, narrow: bool) -> _MomentModel:
+    """Shares of these classes, their means and the covariance within them, in units of scores."""
     values, radius = noisy.values, scale.radius
-    counts = class_counts(values["counts"], noisy.sd("counts"), rows)
-    centre, deviations = stein_means(values["sums"] * radius, counts, noisy.sd("sums") * radius)
+    counts = class_counts(values["counts"][classes], noisy.sd("counts"), rows)
+    centre, deviations = stein_means(values["sums"][classes] * radius, counts, noisy.sd("sums") * radius)
     means = centre + deviations
     shares = counts / counts.sum()
     second = symmetric(values["diagonal"], values.get("upper")) * (radius**2 / rows)
@@ -222,21 +293,28 @@ def _fit(scale: _ScoreScale, noisy: SumAnswer, rows: float, narrow: bool) -> _Mo
     between = (deviations.T * shares) @ deviations
     fitted = (vectors * kept) @ vectors.T + between
     expected = predicted_correlation_error(second - np.outer(centre, centre), sd, fitted, len(counts) + 2)
-    return _MomentModel(counts, means * stretch, (vectors * np.sqrt(kept)).T * stretch, expected)
+    return _MomentModel(classes, counts, means * stretch, (vectors * np.sqrt(kept)).T * stretch, expected)
 
 
 def _draw(columns: Columns, scale: _ScoreScale, model: _MomentModel, rows: int, setting: Setting) -> Iterator[Reals]:
     generator = drawing(setting.seed, "moments")
     groups = classes_to_draw(apportion(model.counts, rows), generator)
     start = 0
-    for size in in_batches(rows, len(scale.centre)):
+    for size in in_batches(rows, len(model.root)):
         group = groups[start : start + size].astype(np.int64)
         start += size
-        scores = model.means[group] + generator.standard_normal((size, len(scale.centre))) @ model.root
-        steps = scores * scale.scale + scale.centre
-        features, place = {}, 0
-        for block in columns.features:
-            part = steps[:, place : place + block.width]
-            place += block.width
-            features[block.column] = part.argmax(axis=1) if block.kind == "category" else part[:, 0]
-        yield columns.written(features, group)
+        scores = model.means[group] + generator.standard_normal((size, len(model.root))) @ model.root
+        # an empty cell was measured as a score of 0: the values of the others are further from it
+        features = {}
+        for j, block in enumerate(columns.features):
+            part = slice(scale.starts[j], scale.starts[j] + block.width)
+            stretch = 1 / math.sqrt(1 - scale.missing[j])
+            steps = scores[:, part] * (scale.scale[part] * stretch) + scale.centre[part]
+            named = block.kind == "category"
+            column = steps.argmax(axis=1).astype(np.float64) if named else on_levels(block, steps[:, 0])
+            lost = round(float(scale.missing[j]) * size)
+            if lost:  # those of the highest score, whose share is then what was measured
+                own = scores[:, scale.presence[j]] if j in scale.presence else generator.random(size)
+                column[np.argpartition(own, size - lost)[size - lost :]] = np.nan
+            features[block.column] = column
+        yield columns.written(features, model.classes[group])

@@ -46,4 +46,4 @@ class Privelet(LeastSquares):
     def strategy(self, setting: Setting) -> Haar:
         """Wavelets along each number, values of the rest."""
         domain = self.domain(setting)
-        return Haar(domain.shape, domain.unordered)
+        return Haar(domain.shape, domain.unordered, domain.apart)

@@ -70,7 +70,7 @@ class Sparse(OneMeasurement):
     def decoded(self, noisy: SumAnswer, setting: Setting) -> Decoded:
         """Threshold."""
         atoms = self._dictionary(setting)
-        total = rows_in_cells(setting, self.domain(setting))
+        total = rows_in_cells(setting)
         measured, sd = noisy.values["measured"], noisy.sd("measured")
         return thresholded(measured, sd, setting.pure, atoms, self.atoms, total)
 

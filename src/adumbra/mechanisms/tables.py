@@ -11,15 +11,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adumbra.accounting.events import Event
-from adumbra.common.types import Reals
+from adumbra.common.types import Integers, Reals
 from adumbra.common.validation import at_least
 from adumbra.declare.guarantee import Promise
 from adumbra.families.contract import Draft, Measurer, Query, Reference, Setting, SumAnswer
-from adumbra.families.row_count import known_rows, measured_arrays, measured_names, with_size, with_size_query
+from adumbra.families.row_count import (
+    UNKNOWN_ROWS,
+    known_rows,
+    measured_arrays,
+    measured_names,
+    public_rows,
+    with_size,
+    with_size_query,
+)
 from adumbra.families.synthetic import DrawnTable
 from adumbra.kinds.synthetic_table import PredictedError, SyntheticTableFacts
+from adumbra.models.column_cells import drawn_in, equal_cells, levels_with_room
 from adumbra.models.columns import Columns, classes_to_draw, drawing, in_batches
-from adumbra.models.marginals import alike, centred, equal_cells
+from adumbra.models.denoising import centred, missing_shares
 from adumbra.models.shrinkage import apportion, onto_simplex
 from adumbra.queries.cells import Cells
 from adumbra.queries.domain import MOST_BINS
@@ -30,7 +39,6 @@ __all__ = ["Tables"]
 _LINE = "tables"
 _ROOM = ((100.0, 16), (25.0, 8), (0.0, 4))
 """Cells of a number for at least so many rows a class over the noise of one cell."""
-_UNKNOWN_ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -38,9 +46,10 @@ class Tables(DrawnTable):
     """Parameters, all public.
 
     * `label`: the column whose classes get their own tables (several: each combination); default: the schema's labels.
-    * `rows`: rows to draw; default: as many as the table has, at least 40,000 (10,000 if it is wide).
+    * `rows`: rows to draw; default: as many as the table has.
     * `bins`: cells of a number; default: 4, 8 or 16, by rows a class over the noise of one cell (below 25, below 100,
-      more). Levels of small whole numbers, flags and categories have a cell each.
+      more), in whole levels. Flags, categories and as many levels of a number as that leaves room for have a cell
+      each.
     """
 
     bins: int | None = None
@@ -76,35 +85,36 @@ class Tables(DrawnTable):
         return with_size(setting, {_LINE: 1.0})
 
     def queries(self, setting: Setting) -> Mapping[str, Query]:
-        """All tables."""
+        """All tables; where the number of rows is private, with as many cells as there may be."""
         columns = self.columns(setting)
-        return with_size_query(setting, {_LINE: _query(columns, self._cells(setting, columns))})
+        rows = math.inf if setting.rows is None else setting.rows
+        return with_size_query(setting, {_LINE: _query(columns, self._cells(setting, columns, rows))})
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """The `noise` on a share in this `setting`, whatever the `promise`."""
         columns = self.columns(setting)
-        cells = self._cells(setting, columns)
+        cells = self._cells(setting, columns, public_rows(setting) or UNKNOWN_ROWS)
         out = [*self.shape_to_expect(setting), ("cells", f"{cells.total} in {len(cells.blocks)} columns")]
         if setting.rows:
-            sd = noise[_LINE].sd / setting.rows * columns.classes
+            sd = noise[_LINE].sd / setting.rows * columns.declared
             out.append(("share of a cell in a class", f"noise of sd {sd:.3g}, if classes are of equal size"))
         return out
 
     def run(self, door: Measurer, setting: Setting) -> Draft:
         """Measure, clean, draw."""
         columns = self.columns(setting)
-        cells = self._cells(setting, columns)
         rows = known_rows(door, setting)
+        cells = self._cells(setting, columns, rows)
         noisy = door.measure(_LINE, _query(columns, cells))
-        counts, tables = _shares(columns, cells, noisy, rows)
+        found = _Found.of(columns, cells, noisy, rows)
         drawn = self.rows_drawn(setting, rows)
-        sd = noisy.sd(_part(columns)) * math.sqrt(columns.classes) / rows
+        sd = noisy.sd(_part(columns)) * math.sqrt(len(found.classes)) / rows
         return Draft(
             columns=None,
-            batches=_draw(columns, cells, counts, tables, drawn, setting),
+            batches=_draw(columns, cells, found, drawn, setting),
             facts=SyntheticTableFacts(
                 label=tuple(columns.label),
-                classes=columns.classes,
+                classes=len(found.classes),
                 cells=cells.total,
                 predicted_error=PredictedError(
                     # half the sum over a column's cells of the mean size of their noise
@@ -115,12 +125,14 @@ class Tables(DrawnTable):
             measured=measured_names({_LINE: noisy}),
         )
 
-    def _cells(self, setting: Setting, columns: Columns) -> Cells:
+    def _cells(self, setting: Setting, columns: Columns, rows: float) -> Cells:
         if self.bins is not None:
-            return equal_cells(columns.features, self.bins)
+            return equal_cells(columns.features, self.bins, missing=True)
         noise = setting.preview(1.0, _query(columns, equal_cells(columns.features, 4)))
-        room = (setting.rows or _UNKNOWN_ROWS) / (columns.classes * noise)
-        return equal_cells(columns.features, next(bins for least, bins in _ROOM if room >= least))
+        room = rows / (columns.declared * noise)
+        bins = next(bins for least, bins in _ROOM if room >= least)
+        levels = levels_with_room(room, len(columns.features) * columns.classes)
+        return equal_cells(columns.features, bins, levels, missing=True)
 
 
 def _part(columns: Columns) -> str:
@@ -133,43 +145,43 @@ def _query(columns: Columns, cells: Cells) -> TablesQuery:
     return TablesQuery(cells, columns.groups, pooled=0.0, grouped=1.0)
 
 
-def _shares(columns: Columns, cells: Cells, noisy: SumAnswer, rows: float) -> tuple[Reals, list[Reals]]:
-    """Class sizes, and for each column a table (class x cell) of shares."""
-    counted = np.atleast_2d(noisy.values[_part(columns)])
-    # every column counts every class: their mean has the least noise; and no class vanishes because of it
-    sizes = counted.sum(axis=1) / len(cells.blocks)
-    sizes = np.maximum(onto_simplex(sizes, rows), max(2.0, 0.002 * rows))
-    sizes = sizes * (rows / sizes.sum())
-    tables: list[Reals] = [np.empty(0)] * len(cells.blocks)
-    for _, count, members in alike(cells):
-        own = counted[:, cells.starts[members][:, None] + np.arange(count)] / sizes[:, None, None]
-        clean = onto_simplex(centred(own).reshape(-1, count)).reshape(own.shape)
-        for j, table in zip(members, clean.swapaxes(0, 1), strict=True):
-            tables[j] = table
-    return sizes, tables
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """Which classes there are, their sizes, and for each column a table (class x cell) of shares."""
+
+    classes: Integers
+    sizes: Reals
+    tables: list[Reals]
+
+    @staticmethod
+    def of(columns: Columns, cells: Cells, noisy: SumAnswer, rows: float) -> _Found:
+        counted, sd = np.atleast_2d(noisy.values[_part(columns)]), noisy.sd(_part(columns))
+        # every column counts every class: their mean has the least noise; and no class vanishes because of it
+        sizes = counted.sum(axis=1) / len(cells.blocks)
+        classes = columns.likely(sizes, sd * math.sqrt(cells.total) / len(cells.blocks))
+        missing = missing_shares([(counted.sum(axis=0), sd * math.sqrt(len(counted)), cells)], rows)
+        sizes, counted = sizes[classes], counted[classes]
+        sizes = np.maximum(onto_simplex(sizes, rows), max(2.0, 0.002 * rows))
+        sizes = sizes * (rows / sizes.sum())
+        tables = []
+        for start, size, empty, share in zip(cells.starts, cells.sizes, cells.missing, missing, strict=True):
+            kept = size - (empty and share == 0)  # where next to nothing is missing, nothing is
+            tables.append(onto_simplex(centred(counted[:, start : start + kept] / sizes[:, None])))
+        return _Found(classes, sizes, tables)
 
 
-def _draw(
-    columns: Columns, cells: Cells, sizes: Reals, tables: list[Reals], rows: int, setting: Setting
-) -> Iterator[Reals]:
+def _draw(columns: Columns, cells: Cells, found: _Found, rows: int, setting: Setting) -> Iterator[Reals]:
     generator = drawing(setting.seed, "tables")
-    groups = classes_to_draw(apportion(sizes, rows), generator)
+    groups = classes_to_draw(apportion(found.sizes, rows), generator)
     start = 0
     for size in in_batches(rows, len(columns.features)):
         group = groups[start : start + size].astype(np.int64)
         start += size
         features = {}
-        for j, (block, table) in enumerate(zip(columns.features, tables, strict=True)):
+        for j, (block, table) in enumerate(zip(columns.features, found.tables, strict=True)):
             cell = _cells_drawn(np.cumsum(table, axis=1), group, generator.random(size))
-            positions = cells.level_positions(j)
-            if block.kind == "category":
-                features[block.column] = cell.astype(np.float64)
-            elif positions is not None:
-                features[block.column] = positions[cell]
-            else:
-                edges = cells.edges(j)
-                features[block.column] = edges[cell] + generator.random(size) * np.diff(edges)[cell]
-        yield columns.written(features, group)
+            features[block.column] = drawn_in(cells, j, cell, generator.random(size))
+        yield columns.written(features, found.classes[group])
 
 
 def _cells_drawn(below: Reals, group: NDArray[np.int64], u: Reals) -> NDArray[np.int64]:

@@ -16,6 +16,7 @@ from adumbra.common.types import Integers, Reals
 from adumbra.common.validation import at_least, names_once
 from adumbra.declare.column import nearest, some_of
 from adumbra.declare.space import Block, Space
+from adumbra.models.shrinkage import clear_counts
 from adumbra.queries.cells import Cells, Groups, cell_count
 
 __all__ = [
@@ -37,8 +38,6 @@ MOST_CLASSES = 64
 MOST_COORDINATES = 16_000
 MOST_ROWS = 10**8
 _MOST_UNASKED_ROWS = 10**7  # a noisy number of rows may be absurd
-_FEWEST_ROWS, _MOST_UNASKED = 10_000, 40_000
-_CELLS_UNASKED = 2_500_000
 _BATCH = 2**23  # numbers drawn at a time
 
 
@@ -86,13 +85,32 @@ class Columns:
             features, makes_classes = space.blocks, []
         if not makes_classes:
             return Columns(space, features, None)
-        cells = Cells(tuple(makes_classes), tuple(_classes(block) or 1 for block in makes_classes))
-        return Columns(space, features, Groups(cells))
+        counts = [_classes(block) or 1 for block in makes_classes]
+        missing = tuple(block.keeps for block in makes_classes)
+        if math.prod(count + kept for count, kept in zip(counts, missing, strict=True)) > 2 * MOST_CLASSES:
+            missing = ()  # rows without a label then belong to no class, and none are drawn
+        return Columns(space, features, Groups(Cells(tuple(makes_classes), tuple(counts), missing=missing)))
 
     @property
     def classes(self) -> int:
-        """Number of classes; 1 without a label."""
+        """Number of classes, those of rows without a label among them; 1 without a label."""
         return 1 if self.groups is None else self.groups.count
+
+    @property
+    def declared(self) -> int:
+        """Number of classes of rows that have every label."""
+        return 1 if self.groups is None else math.prod(self.groups.cells.counts)
+
+    def likely(self, counts: Reals, sd: float) -> Integers:
+        """Which classes there are: those that are declared, and of rows without a label those clear of the noise.
+
+        `counts` are the noisy sizes of the classes, `sd` the standard deviation of their noise.
+        """
+        if self.groups is None:
+            return np.zeros(1, dtype=np.int64)
+        labels = self.groups.values_of(np.arange(self.classes))
+        whole = (labels < np.array(self.groups.cells.counts)).all(axis=1)
+        return np.flatnonzero(whole | (clear_counts(counts, sd, self.classes - self.declared) > 0))
 
     @property
     def label(self) -> list[str]:
@@ -100,7 +118,10 @@ class Columns:
         return [] if self.groups is None else [block.column for block in self.groups.cells.blocks]
 
     def written(self, features: dict[str, Reals], group: Integers) -> Reals:
-        """Rows as a draft wants them: grid steps of numbers and flags, positions of categories, in schema order."""
+        """Rows as a draft wants them: grid steps of numbers and flags, positions of categories, in schema order.
+
+        Of an empty cell nan, also of a label.
+        """
         out = np.empty((len(self.space.blocks), len(group)))
         labels = None if self.groups is None else self.groups.values_of(group)
         for index, block in enumerate(self.space.blocks):
@@ -108,9 +129,13 @@ class Columns:
                 out[index] = features[block.column]
             elif labels is not None and self.groups is not None:
                 place = self.groups.cells.blocks.index(block)
-                cell = labels[:, place]
+                cell = labels[:, place].astype(np.float64)
+                cell[labels[:, place] == self.groups.cells.counts[place]] = np.nan
                 positions = self.groups.cells.level_positions(place)
-                out[index] = cell if positions is None else positions[cell]
+                if positions is not None:
+                    there = ~np.isnan(cell)
+                    cell[there] = positions[cell[there].astype(np.int64)]
+                out[index] = cell
         return out.T
 
 
@@ -130,28 +155,25 @@ def parse_label(label: str | Sequence[str] | None, option: str = "--label") -> t
     return names_once((label,) if isinstance(label, str) else label, option)
 
 
-def rows_to_draw(asked: int | None, rows: float, columns: int) -> int:
-    """As many as `asked`; where that is None as many as the table has, and at least 40,000 (10,000 for many columns).
+def rows_to_draw(asked: int | None, rows: float) -> int:
+    """As many as `asked`; where that is None as many as the table has.
 
-    `rows` is the number of rows of the table, perhaps a noisy one; `columns` is how many numbers a row has.
-    Rows are free: they are draws from a model that has already been paid for, and what is trained on many of them sees
-    the model rather than its sampling.
+    `rows` is the number of rows of the table, perhaps a noisy one.
 
-    >>> rows_to_draw(None, 569, 31), rows_to_draw(None, 569, 562), rows_to_draw(None, 48842, 15)
-    (40000, 10000, 48842)
+    >>> rows_to_draw(None, 569), rows_to_draw(None, 48842.3), rows_to_draw(100_000, 569)
+    (569, 48842, 100000)
     """
     if asked is None:
-        fewest = max(_FEWEST_ROWS, min(_MOST_UNASKED, _CELLS_UNASKED // max(columns, 1)))
-        return max(fewest, round(min(rows, _MOST_UNASKED_ROWS)))
+        return max(1, round(min(rows, _MOST_UNASKED_ROWS)))
     at_least(1, "ask for at least one row", rows=asked)
     if asked > MOST_ROWS:
         raise InputError(f"at most {MOST_ROWS} rows", f"{asked}", "ask for fewer --rows")
     return asked
 
 
-def classes_to_draw(sizes: Integers, generator: np.random.Generator) -> NDArray[np.int8]:
+def classes_to_draw(sizes: Integers, generator: np.random.Generator) -> NDArray[np.uint8]:
     """The class of every row, in random order; a byte each, since there may be many rows."""
-    groups = np.repeat(np.arange(len(sizes), dtype=np.int8), sizes)
+    groups = np.repeat(np.arange(len(sizes), dtype=np.uint8), sizes)
     generator.shuffle(groups)
     return groups
 

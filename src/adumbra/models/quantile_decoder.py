@@ -1,12 +1,13 @@
 """From latent rows to values: the ranks of each column, mapped through its released quantiles.
 
 A Gaussian copula, which is standard: dependence comes from a normal model, each column's distribution from its own
-table. How place and width are calibrated to noisy moments of clipped rows is the house's own.
+table. Whether a cell is there is drawn first, by the rank of its own latent column; values go to the rows that have
+one. How place and width are calibrated to noisy moments of clipped rows is the house's own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,193 +15,212 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from adumbra.common.types import Integers, Reals
-from adumbra.declare.space import GRID, HALF, Block
+from adumbra.declare.space import GRID, Block
+from adumbra.models.class_tables import ClassTables
+from adumbra.models.column_cells import form_of, on_levels
 from adumbra.models.columns import Columns, classes_to_draw, in_batches
-from adumbra.models.marginals import Marginal, alike, as_cells, centred, form_of, shrunk_deviations, unit_edges
-from adumbra.models.shrinkage import apportion, onto_simplex
+from adumbra.models.score_layout import ScoreLayout
+from adumbra.models.shrinkage import apportion
 from adumbra.models.two_round_gaussian import Latent, NoisyMoments, Pilot, noise_rows
-from adumbra.queries.cells import Cells
+from adumbra.queries.cells import last_level
 
-__all__ = ["ClassTables", "Decoder", "drawn_rows"]
+__all__ = ["Decoder", "drawn_rows"]
 
 Draws = NDArray[np.float32]
 _SAMPLE = 2000  # rows that calibration and category offsets look at
-
-
-@dataclass(frozen=True, eq=False)
-class ClassTables:
-    """Noisy counts of cells, class by class, with the sd of their noise."""
-
-    cells: Cells
-    counts: Reals
-    sd: float
+_MISFIT = 1e-4  # variance of a mean score of a sample of the model beside that of the rows it stands for
+_LOOKED_AT = 2**22  # numbers that the last steps of category offsets look at
 
 
 @dataclass(frozen=True, eq=False)
 class Decoder:
-    """How latent rows become columns. `positions` says where each column's scores stand in a latent row."""
+    """How latent rows become columns: their layout, and place and width of each score on the normal scale."""
 
-    blocks: tuple[Block, ...]
-    marginals: tuple[Marginal, ...]
-    positions: tuple[int, ...]
+    layout: ScoreLayout
     shift: Reals
     spread: Reals
     by_class: ClassTables | None
-    class_rows: Reals
 
     @staticmethod
     def calibrated(
-        blocks: tuple[Block, ...],
-        marginals: Sequence[Marginal],
-        positions: Sequence[int],
+        layout: ScoreLayout,
         latent: Latent,
         sample: Draws,
         seen: NoisyMoments,
         pilot: Pilot,
-        radius: float,
+        known: Reals,
         by_class: ClassTables | None = None,
     ) -> Decoder:
         """Place and width of every ordered column on the normal scale.
 
         Chosen so that decoded rows, scored and clipped to the ball as the private rows were, have the released first
-        and second moments: those know both better than the tables do, and a formula would have to undo the clipping.
+        and second moments, as far as these know both better than the tables do; a formula would have to undo the
+        clipping.
 
-        `blocks` are the columns, `marginals` their distributions and `positions` where the scores of each begin in a
-        latent row. `latent` is the model and `sample` some rows of it; `seen` and `pilot` are the moments of the first
-        round and what was made of them, for scores in a ball of this `radius`. `by_class`: counts of cells class by
-        class, None where there are none.
+        `layout` says where each column's scores are, `latent` is the model and `sample` some rows of it; `seen` and
+        `pilot` are the moments of the first round and what was made of them. `known` is the variance of each column's
+        mean score as its table tells it. `by_class`: counts of cells class by class, None where there are none.
         """
-        shift, spread = latent.shift.copy(), np.ones(len(latent.shift))
-        draft = Decoder(blocks, tuple(marginals), tuple(positions), shift, spread, by_class, latent.shares * seen.rows)
+        shift, spread = np.zeros(len(latent.shift)), np.ones(len(latent.shift))
+        draft = Decoder(layout, shift, spread, by_class)
+        marginals, positions = layout.marginals, layout.positions
         ordered = [j for j, m in enumerate(marginals) if m.form != "values"]
         if not ordered:
             return draft
-        sample = sample[:_SAMPLE]
-        at = np.array([positions[j] for j in ordered])
-        scores = np.empty(sample.shape[::-1])  # a row for each score: columns are filled one by one
+        sample, radius = sample[:_SAMPLE], layout.scores.radius
+        at = positions[ordered]
+        scores = np.zeros(sample.shape[::-1])  # a row for each score: columns are filled one by one
+        there = {j: draft._lost(sample, j, None) for j in layout.watched}
+        for j, place in layout.presence.items():
+            scores[place] = marginals[j].presence.vectors[there[j].astype(np.int64), 0]
+        members = {j: np.flatnonzero(~lost) for j, lost in there.items()}
         for j, marginal in enumerate(marginals):
             if marginal.form == "values":
-                start = positions[j]
-                scores[start : start + marginal.width] = marginal.vectors[draft._category(sample, j)].T
-        orders = np.argsort(sample.T[at], axis=1)
-        normal = ndtri((np.arange(len(sample)) + 0.5) / len(sample))
+                rows, start = members.get(j, slice(None)), positions[j]
+                found = marginal.vectors[draft._category(sample[rows], j, exact=False)]
+                scores[start : start + marginal.width, rows] = found.T
+        orders = []
+        for j, a in zip(ordered, at, strict=True):
+            order = np.argsort(sample[members[j], a] if j in members else sample[:, a])
+            orders.append(members[j][order] if j in members else order)
         for step in range(3):
             for j, a, order in zip(ordered, at, orders, strict=True):
                 marginal = marginals[j]
-                scores[a, order] = marginal.scores(marginal.quantile(ndtr(spread[a] * normal + shift[a])))[:, 0]
+                scores[a, order] = marginal.scores(draft._values(j, len(order)))[:, 0]
             length = np.sqrt(np.einsum("ij,ij->j", scores, scores))
             cut = scores[at] / np.maximum(length / radius, 1.0)
             first, second = cut.mean(axis=1), (cut**2).mean(axis=1)
             if step == 0:
-                wanted = _targets(seen, at, first, second)
+                wanted = _targets(seen, at, first, second, known[ordered])
             shift[at] = np.clip(shift[at] + (wanted[0] - first) / pilot.scale[at], -1.5, 1.5)
             stretch = np.sqrt(np.clip(wanted[1] / np.maximum(second, 1e-3), 0.5, 2.0))
             spread[at] = np.clip(spread[at] * stretch, 0.5, 1.6)
         return draft
 
-    def values(self, latent: Draws, groups: Integers) -> dict[str, Reals]:
-        """Columns of these rows, as `Columns.written` wants them."""
-        normal = ndtri((np.arange(len(latent)) + 0.5) / len(latent))
-        upright = np.ascontiguousarray(latent.T)
-        out = []
-        for j, (marginal, a) in enumerate(zip(self.marginals, self.positions, strict=True)):
-            if marginal.form == "values":
-                out.append(self._category(latent, j).astype(np.float64))
-                continue
-            column = np.empty(len(latent))
-            order = np.argsort(upright[a])
-            column[order] = marginal.quantile(ndtr(self.spread[a] * normal + self.shift[a]))
-            out.append(column)
-        if self.by_class is not None:
-            self._correct_by_class(out, latent, groups, self.by_class)
-        return {block.column: _written(block, column) for block, column in zip(self.blocks, out, strict=True)}
+    def values(self, latent: Draws, groups: Integers, generator: np.random.Generator) -> dict[str, Reals]:
+        """Columns of these `latent` rows, as `Columns.written` wants them, nan where a cell is empty.
 
-    def _category(self, latent: Draws, j: int, shares: Reals | None = None) -> Integers:
-        """The largest of latent value plus offset, with offsets moved until the shares are met."""
-        own = self.marginals[j].shares
+        `groups` are the classes of the rows; `generator` draws what the model does not say.
+        """
+        rows, seen = len(latent), self.by_class
+        upright = np.ascontiguousarray(latent.T)
+        members = [np.flatnonzero(groups == g) for g in range(len(seen.rows))] if seen is not None else []
+        out = {}
+        for j, (block, marginal) in enumerate(zip(self.layout.blocks, self.layout.marginals, strict=True)):
+            there: Integers | slice = slice(None)
+            if marginal.missing > 0:
+                there = np.flatnonzero(~self._lost(latent, j, groups, generator))
+            own, column = upright[self.layout.positions[j]][there], np.full(rows, np.nan)
+            if marginal.form == "values":
+                column[there] = self._category(latent[there], j, exact=seen is None)
+            else:
+                decoded = np.empty(len(own))
+                decoded[np.argsort(own)] = self._values(j, len(own))
+                column[there] = decoded
+            if seen is not None:
+                present = [each[~np.isnan(column[each])] for each in members] if marginal.missing > 0 else members
+                self._correct_by_class(j, column, latent, present, seen)
+            out[block.column] = _written(block, column)
+        return out
+
+    def _values(self, j: int, count: int) -> Reals:
+        """The values of so many rows of an ordered column, from the lowest rank to the highest."""
+        a, normal = self.layout.positions[j], ndtri((np.arange(count) + 0.5) / max(count, 1))
+        return self.layout.marginals[j].quantile(ndtr(self.spread[a] * normal + self.shift[a]))
+
+    def _lost(
+        self, latent: Draws, j: int, groups: Integers | None, generator: np.random.Generator | None = None
+    ) -> NDArray[np.bool_]:
+        """Which rows have an empty cell: as many as the tables say, those of the highest rank."""
+        place = self.layout.presence.get(j)
+        chance = generator.random(len(latent)) if place is None and generator is not None else np.zeros(len(latent))
+        own = chance if place is None else latent[:, place].astype(np.float64)
+        out = np.zeros(len(latent), dtype=bool)
+        if groups is None or self.by_class is None:
+            parts = [(np.arange(len(latent)), self.layout.marginals[j].missing)]
+        else:
+            shares = self.by_class.missing[:, j]
+            parts = [(np.flatnonzero(groups == g), float(share)) for g, share in enumerate(shares)]
+        for members, share in parts:
+            lost = round(share * len(members))
+            if lost:
+                out[members[np.argpartition(own[members], len(members) - lost)[len(members) - lost :]]] = True
+        return out
+
+    def _category(self, latent: Draws, j: int, shares: Reals | None = None, *, exact: bool = True) -> Integers:
+        """The largest of latent value plus offset, with offsets moved until the shares are met, `exact` or nearly so."""
+        own = self.layout.marginals[j].shares
         shares = own if shares is None else shares
-        start = self.positions[j]
+        start = self.layout.positions[j]
         part = latent[:, start : start + len(own)] * np.sqrt(own * (1 - own) + 1e-9)
         few, offset = part[: 2 * _SAMPLE], shares.copy()
-        for _ in range(40):
+        step = 0.3 / np.sqrt(shares * (1 - shares) + 0.01)
+        for turn in range(40 + (4 if exact else 0)):
+            if turn == 40:  # a few rows have told nearly all; many tell the rest
+                few, step = part[: max(_LOOKED_AT // len(own), 2 * _SAMPLE)], step / 2
             found = np.bincount((few + offset).argmax(axis=1), minlength=len(own)) / max(len(few), 1)
-            offset += 0.3 * (shares - found) / np.sqrt(shares * (1 - shares) + 0.01)
+            offset += step * (shares - found)
         return np.asarray((part + offset).argmax(axis=1))
 
-    def _correct_by_class(self, columns: list[Reals], latent: Draws, groups: Integers, seen: ClassTables) -> None:
-        """Give every class the distribution its own released tables tell of.
-
-        First guess: the class's table among the rows already decoded, so that without evidence nothing changes.
-        """
-        cells = seen.cells
-        for group in range(len(self.class_rows)):
-            members = np.flatnonzero(groups == group)
-            if not len(members):
+    def _correct_by_class(
+        self, j: int, column: Reals, latent: Draws, members: list[Integers], seen: ClassTables
+    ) -> None:
+        """Give every class the distribution its own released tables tell of, among its `members` that have a value."""
+        tables = seen.corrected(j, column, members, self.layout.marginals[j])
+        for rows, table in zip(members, tables, strict=True):
+            if not len(rows):
                 continue
-            variance = np.asarray((seen.sd / self.class_rows[group]) ** 2)
-            for ordered, count, alike_columns in alike(cells):
-                guess = np.stack(
-                    [
-                        np.bincount(as_cells(columns[j][members], cells, j), minlength=count) / len(members)
-                        for j in alike_columns
-                    ]
+            if self.layout.marginals[j].form == "values":
+                column[rows] = self._category(latent[rows], j, table)
+            else:
+                place = self.layout.positions[j]
+                column[rows[np.argsort(latent[rows, place])]] = seen.values(
+                    j, table, (np.arange(len(rows)) + 0.5) / len(rows), self.layout.marginals[j]
                 )
-                own = seen.counts[group][cells.starts[alike_columns][:, None] + np.arange(count)]
-                measured = centred(own / self.class_rows[group])
-                tables = onto_simplex(guess + shrunk_deviations(measured - guess, variance, ordered))
-                for j, table in zip(alike_columns, tables, strict=True):
-                    columns[j][members] = self._within(int(j), latent[members], table, unit_edges(cells, int(j)))
-
-    def _within(self, j: int, latent: Draws, table: Reals, edges: Reals | None) -> Reals:
-        """Values of a column whose cells have these shares; inside a cell the distribution of all rows is kept."""
-        marginal = self.marginals[j]
-        if marginal.form == "values":
-            return self._category(latent, j, table).astype(np.float64)
-        u = np.empty(len(latent))
-        u[np.argsort(latent[:, self.positions[j]])] = (np.arange(len(latent)) + 0.5) / len(latent)
-        table = table + 1e-9
-        below = np.concatenate([[0.0], np.cumsum(table / table.sum())])
-        below[-1] = 1.0
-        if edges is None or marginal.edges is None:
-            level = np.searchsorted(below, u, side="right") - 1
-            return np.clip(level, 0, len(table) - 1).astype(np.float64)
-        inner = np.interp(edges[2:-2], marginal.edges[1:-1], marginal.below[1:-1])
-        pooled = np.concatenate([[0.0, marginal.below[1]], inner, [marginal.below[-2], 1.0]])
-        return marginal.quantile(np.interp(u, below, pooled))
 
 
-def _targets(seen: NoisyMoments, at: Integers, first: Reals, second: Reals) -> tuple[Reals, Reals]:
-    """Released moments, moved towards what an uncalibrated draw gives by as much as their noise explains the gap."""
+def _targets(seen: NoisyMoments, at: Integers, first: Reals, second: Reals, known: Reals) -> tuple[Reals, Reals]:
+    """Released moments, moved towards what an uncalibrated draw gives by as much as noise explains the gap.
+
+    `known` is the variance with which the tables know the first: where it is small, moments have little to add.
+    """
     gap = seen.sums.sum(axis=0)[at] / seen.rows - first
     noise = len(seen.counts) * (seen.sum_sd / seen.rows) ** 2
-    kept = max(0.0, 1.0 - len(at) * noise / max(float((gap**2).sum()), 1e-300))
+    kept = max(0.0, 1.0 - len(at) * noise / max(float((gap**2).sum()), 1e-300)) * known / (known + noise + _MISFIT)
     second = np.maximum(second, 1e-3)
     ratio = np.diag(seen.second)[at] / second - 1
     variance = 2 * seen.second_sd**2 / second**2
-    signal = max(float(np.mean(ratio**2 - variance)), 0.0)
-    return first + gap * kept, second * np.clip(1 + ratio * signal / (signal + variance), 0.5, 2.0)
+    signal = np.minimum(max(float(np.mean(ratio**2 - variance)), 0.0), 4 * known)
+    moved = ratio * signal / (signal + variance + 4 * _MISFIT)
+    return first + gap * kept, second * np.clip(1 + moved, 0.5, 2.0)
 
 
 def _written(block: Block, values: Reals) -> Reals:
+    """As `Columns.written` wants them: positions of categories, grid steps of the rest; nan stays."""
     if block.kind == "category":
         return values
-    if block.kind == "flag":
-        return np.where(values > 0.5, float(HALF), float(-HALF))
     if form_of(block) == "levels":
-        return np.asarray(-HALF + values * (GRID / max((block.levels or 1) - 1, 1)))
-    return np.asarray((values - 0.5) * GRID)
+        values = values / last_level(block)
+    return on_levels(block, (values - 0.5) * GRID)
 
 
 def drawn_rows(
-    columns: Columns, decoder: Decoder, latent: Latent, rows: int, generator: np.random.Generator
+    columns: Columns,
+    decoder: Decoder,
+    latent: Latent,
+    classes: Integers,
+    rows: int,
+    generator: np.random.Generator,
 ) -> Iterator[Reals]:
     """So many `rows` of the model (`latent`), in batches: `decoder` makes values of them, `columns` the table.
 
-    All of it is public, and so is what `generator` draws.
+    `classes` says which class of the table each of the model's is. All of it is public, and so is what `generator`
+    draws.
     """
     groups = classes_to_draw(apportion(latent.shares, rows), generator)
     start = 0
     for size in in_batches(rows, len(latent.shift)):
         group = groups[start : start + size].astype(np.int64)
         start += size
-        yield columns.written(decoder.values(noise_rows(latent, group, generator), group), group)
+        values = decoder.values(noise_rows(latent, group, generator), group, generator)
+        yield columns.written(values, classes[group])

@@ -7,6 +7,8 @@ noise's own spectrum is derived in docs/proofs/spectrum.md.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +17,7 @@ from adumbra.common.types import Reals
 __all__ = [
     "apportion",
     "class_counts",
+    "clear_counts",
     "onto_simplex",
     "predicted_correlation_error",
     "shrunk_to",
@@ -67,6 +70,12 @@ def class_counts(noisy: Reals, sd: float, rows: float) -> Reals:
         spread = spread * (max(seen - sd**2, 0.0) / max(seen, 1e-300))
     counts: Reals = np.maximum(onto_simplex(even + spread, rows), max(2.0, 0.002 * rows))
     return counts * (rows / float(counts.sum()))
+
+
+def clear_counts(counts: Reals, sd: float, tests: int) -> Reals:
+    """Counts that exceed what noise of this `sd` makes of nothing in so many `tests`; the others are 0."""
+    clear = max(3.5, math.sqrt(2.0 * math.log(max(tests, 1))) + 1.0) * sd
+    return np.where(counts > clear, counts, 0.0)
 
 
 def stein_means(sums: Reals, counts: Reals, sd: float) -> tuple[Reals, Reals]:

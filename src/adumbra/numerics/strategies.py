@@ -9,7 +9,8 @@ Qardaji, Yang, Li, "Understanding hierarchical methods for differentially privat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -19,7 +20,17 @@ from adumbra.common.types import Reals
 from adumbra.numerics.strategy_base import LinearStrategy, Separable, padded, rebuilt
 from adumbra.numerics.waves import Waves
 
-__all__ = ["Haar", "Identity", "LinearStrategy", "Separable", "Tree", "Waves", "padded", "rebuilt"]
+__all__ = [
+    "Haar",
+    "Identity",
+    "LinearStrategy",
+    "OrderedStrategy",
+    "Separable",
+    "Tree",
+    "Waves",
+    "padded",
+    "rebuilt",
+]
 
 
 _BRANCHINGS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
@@ -36,8 +47,8 @@ class Identity(Separable):
     shape: tuple[int, ...]
 
     @classmethod
-    def candidates(cls, shape: tuple[int, ...], plain: tuple[int, ...]) -> Sequence[Self]:
-        """One, whatever the `shape` and the `plain` axes."""
+    def candidates(cls, shape: tuple[int, ...], plain: tuple[int, ...], apart: tuple[int, ...] = ()) -> Sequence[Self]:
+        """One, whatever the `shape` and the axes that are `plain` or have a cell `apart`."""
         return (cls(shape),)
 
     def entering(self, axis: int, low: Reals, high: Reals) -> tuple[Reals, Reals]:
@@ -63,12 +74,79 @@ class Identity(Separable):
         return "counts"
 
 
+class OrderedStrategy(Separable):
+    """A tree of some kind over the cells of every axis but the `plain` ones, whose cells stay as they are.
+
+    The last cell of an axis that is `apart` is outside the order (it holds what is missing): it is measured by itself,
+    beside the tree over the others, and so costs them nothing.
+    """
+
+    plain: tuple[int, ...]
+    apart: tuple[int, ...]
+
+    @abstractmethod
+    def _tree_size(self, axis: int) -> int:
+        """Numbers measured of the ordered cells of an axis."""
+
+    @abstractmethod
+    def _measure(self, values: Reals, axis: int) -> Reals:
+        """Those numbers, of cells along the last axis of an array."""
+
+    @abstractmethod
+    def _solve(self, values: Reals, axis: int) -> Reals:
+        """Least-squares cells of such numbers."""
+
+    @abstractmethod
+    def _weigh(self, weights: Reals, axis: int) -> Reals:
+        """How the noise of such numbers enters weighted sums of the cells."""
+
+    @abstractmethod
+    def _range_entering(self, axis: int, low: Reals, high: Reals) -> tuple[Reals, Reals]:
+        """`entering`, of ranges of ordered cells."""
+
+    def ordered(self, axis: int) -> int:
+        """Cells of an axis that are in order."""
+        return self.shape[axis] - (axis in self.apart)
+
+    def measured_along(self, axis: int) -> int:
+        """The numbers of the tree, and the cell that is apart."""
+        return self.shape[axis] if axis in self.plain else self._tree_size(axis) + (axis in self.apart)
+
+    def _forward(self, values: Reals, axis: int) -> Reals:
+        return self._in_parts(values, axis, self.ordered(axis), self._measure)
+
+    def _backward(self, values: Reals, axis: int) -> Reals:
+        return self._in_parts(values, axis, self.measured_along(axis) - 1, self._solve)
+
+    def axis_dual(self, weights: Reals, axis: int) -> Reals:
+        """Of the tree over the cells in order; a cell that is apart enters as it is."""
+        return self._in_parts(weights, axis, self.ordered(axis), self._weigh)
+
+    def _in_parts(self, values: Reals, axis: int, split: int, step: Callable[[Reals, int], Reals]) -> Reals:
+        if axis in self.plain:
+            return values
+        if axis not in self.apart:
+            return step(values, axis)
+        return np.concatenate([step(values[..., :split], axis), values[..., split:]], axis=-1)
+
+    def entering(self, axis: int, low: Reals, high: Reals) -> tuple[Reals, Reals]:
+        """The numbers along the `axis` that hold `low` or `high`; the cells between them, if it is plain."""
+        if axis in self.plain:
+            return _cells_entering(low, high)
+        if axis not in self.apart:
+            return self._range_entering(axis, low, high)
+        last = float(self.ordered(axis))
+        squares, largest = self._range_entering(axis, np.minimum(low, last), np.minimum(high, last))
+        alone = _overlap(low, high, np.full(len(low), last), 1.0)
+        return squares + alone**2, np.maximum(largest, alone)
+
+
 @dataclass(frozen=True, eq=False)
-class Haar(Separable):
+class Haar(OrderedStrategy):
     """Total, and for every node of a binary tree over an axis the count of its left half less that of its right.
 
     These are Privelet's coefficients times the cells below them, which is what its weights divide the noise by: with
-    noise of one scale on all of them the two mechanisms are the same. Along a `plain` axis cells stay as they are.
+    noise of one scale on all of them the two mechanisms are the same.
     """
 
     kind: ClassVar[str] = "haar"
@@ -76,26 +154,22 @@ class Haar(Separable):
 
     shape: tuple[int, ...]
     plain: tuple[int, ...] = ()
+    apart: tuple[int, ...] = ()
 
     @classmethod
-    def candidates(cls, shape: tuple[int, ...], plain: tuple[int, ...]) -> Sequence[Self]:
-        """One for a `shape` with these `plain` axes."""
-        return (cls(shape, plain),)
+    def candidates(cls, shape: tuple[int, ...], plain: tuple[int, ...], apart: tuple[int, ...] = ()) -> Sequence[Self]:
+        """One for a `shape` with these `plain` axes, and these whose last cell is `apart`."""
+        return (cls(shape, plain, apart),)
 
-    def entering(self, axis: int, low: Reals, high: Reals) -> tuple[Reals, Reals]:
-        """The wavelets along the `axis` that hold `low` or `high`; the cells between them, if it is plain."""
-        if axis in self.plain:
-            return _cells_entering(low, high)
-        return _wavelets_entering(low, high, self.measured_along(axis))
+    def _range_entering(self, axis: int, low: Reals, high: Reals) -> tuple[Reals, Reals]:
+        return _wavelets_entering(low, high, self._tree_size(axis))
 
-    def measured_along(self, axis: int) -> int:
+    def _tree_size(self, axis: int) -> int:
         """The axis, filled up to a power of two with cells that are never counted in."""
-        return self.shape[axis] if axis in self.plain else padded(self.shape[axis])[0]
+        return padded(self.ordered(axis))[0]
 
-    def _forward(self, values: Reals, axis: int) -> Reals:
-        if axis in self.plain:
-            return values
-        size = self.measured_along(axis)
+    def _measure(self, values: Reals, axis: int) -> Reals:
+        size = self._tree_size(axis)
         out = np.zeros((*values.shape[:-1], size))
         rest = np.zeros((*values.shape[:-1], size))
         rest[..., : values.shape[-1]] = values
@@ -107,9 +181,7 @@ class Haar(Separable):
         out[..., :1] = rest
         return out
 
-    def _backward(self, values: Reals, axis: int) -> Reals:
-        if axis in self.plain:
-            return values
+    def _solve(self, values: Reals, axis: int) -> Reals:
         total = values[..., :1]
         size = 1
         while size < values.shape[-1]:
@@ -118,13 +190,11 @@ class Haar(Separable):
             both[..., 0::2] = (total + difference) / 2.0
             both[..., 1::2] = (total - difference) / 2.0
             total, size = both, 2 * size
-        return np.ascontiguousarray(total[..., : self.shape[axis]])
+        return np.ascontiguousarray(total[..., : self.ordered(axis)])
 
-    def axis_dual(self, weights: Reals, axis: int) -> Reals:
+    def _weigh(self, weights: Reals, axis: int) -> Reals:
         """Rows are orthogonal, so the transpose of the inverse is the transform over their squared lengths."""
-        if axis in self.plain:
-            return weights
-        return self._forward(weights, axis) / self._squares(self.measured_along(axis))
+        return self._measure(weights, axis) / self._squares(self._tree_size(axis))
 
     @staticmethod
     def _squares(size: int) -> Reals:
@@ -141,14 +211,14 @@ class Haar(Separable):
 
 
 @dataclass(frozen=True, eq=False)
-class Tree(Separable):
+class Tree(OrderedStrategy):
     """The count of every node of a tree over an axis, from the root to the cells.
 
     The estimate is the least-squares one, by two passes over the tree (Hay et al. 2010): the counts of children then
     add up to that of their parent.
 
     A tree has as many levels as one of `branching` branches needs; on each axis it then has as few branches as so many
-    levels need, so that few cells are added to fill it up. Along a `plain` axis there is no tree, only the cells.
+    levels need, so that few cells are added to fill it up.
     """
 
     kind: ClassVar[str] = "tree"
@@ -157,40 +227,41 @@ class Tree(Separable):
     shape: tuple[int, ...]
     branching: int = 2
     plain: tuple[int, ...] = ()
+    apart: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.branching < 2:
             raise ValueError("a tree needs at least two branches")
 
     @classmethod
-    def candidates(cls, shape: tuple[int, ...], plain: tuple[int, ...]) -> Sequence[Self]:
-        """Trees of few and of many branches for a `shape`, without any along the `plain` axes; each tree once."""
+    def candidates(cls, shape: tuple[int, ...], plain: tuple[int, ...], apart: tuple[int, ...] = ()) -> Sequence[Self]:
+        """Trees of few and of many branches for a `shape`, each tree once.
+
+        There is none along the `plain` axes. Along those that are `apart` the last cell is outside the tree, or in it:
+        the root of a low tree is then the number of rows, which a replaced row leaves as it is.
+        """
         largest = max(max(shape), 2)
-        trees = [cls(shape, b, plain) for b in sorted({min(b, largest) for b in _BRANCHINGS})]
-        kept: dict[tuple[int, ...], Self] = {}
+        branchings = sorted({min(b, largest) for b in _BRANCHINGS})
+        trees = [cls(shape, b, plain, own) for own in dict.fromkeys((apart, ())) for b in branchings]
+        kept: dict[tuple[tuple[int, ...], ...], Self] = {}
         for tree in trees:  # different numbers of branches may make the same tree
-            kept.setdefault(tuple(tree.levels(a) for a in range(len(shape))), tree)
+            kept.setdefault((tree.apart, tuple(tree.levels(a) for a in range(len(shape)))), tree)
         return [tree for tree in kept.values() if tree.numbers <= _MOST_NODES] or trees[-1:]
 
-    def entering(self, axis: int, low: Reals, high: Reals) -> tuple[Reals, Reals]:
-        """The nodes along the `axis` that hold `low` or `high`, and their children; its cells, if it is plain."""
-        if axis in self.plain:
-            return _cells_entering(low, high)
+    def _range_entering(self, axis: int, low: Reals, high: Reals) -> tuple[Reals, Reals]:
         return _nodes_entering(low, high, self.branches(axis), self.levels(axis))
 
     def levels(self, axis: int) -> int:
         """Levels of the tree over an axis, root and cells among them."""
-        return 1 if axis in self.plain else padded(self.shape[axis], self.branching)[1] + 1
+        return 1 if axis in self.plain else padded(self.ordered(axis), self.branching)[1] + 1
 
     def branches(self, axis: int) -> int:
         """Branches of the tree over an axis."""
         depth = self.levels(axis) - 1
-        return next(b for b in range(2, self.branching + 1) if b**depth >= self.shape[axis])
+        return next(b for b in range(2, self.branching + 1) if b**depth >= self.ordered(axis))
 
-    def measured_along(self, axis: int) -> int:
+    def _tree_size(self, axis: int) -> int:
         """Nodes of the tree."""
-        if axis in self.plain:
-            return self.shape[axis]
         return sum(self.branches(axis) ** level for level in range(self.levels(axis)))
 
     def _sums(self, leaves: Reals, axis: int) -> list[Reals]:
@@ -203,15 +274,13 @@ class Tree(Separable):
             out.insert(0, out[0].reshape(*out[0].shape[:-1], -1, b).sum(axis=-1))
         return out
 
-    def _forward(self, values: Reals, axis: int) -> Reals:
-        return values if axis in self.plain else np.concatenate(self._sums(values, axis), axis=-1)
+    def _measure(self, values: Reals, axis: int) -> Reals:
+        return np.concatenate(self._sums(values, axis), axis=-1)
 
-    def _backward(self, values: Reals, axis: int) -> Reals:
-        if axis in self.plain:
-            return values
+    def _solve(self, values: Reals, axis: int) -> Reals:
         ends = np.cumsum([self.branches(axis) ** level for level in range(self.levels(axis))])[:-1]
         levels = [np.asarray(level) for level in np.split(values, ends, axis=-1)]
-        return self._consistent(levels, axis)[..., : self.shape[axis]]
+        return self._consistent(levels, axis)[..., : self.ordered(axis)]
 
     def _consistent(self, levels: list[Reals], axis: int) -> Reals:
         """Least-squares leaves of noisy nodes, all with noise of the same size."""
@@ -227,13 +296,11 @@ class Tree(Separable):
             down = (families + ((down - families.sum(axis=-1)) / b)[..., None]).reshape(children.shape)
         return down
 
-    def axis_dual(self, weights: Reals, axis: int) -> Reals:
+    def _weigh(self, weights: Reals, axis: int) -> Reals:
         """A (A'A)^-1 w; the estimate from leaves that hold w, and nothing above them, is (A'A)^-1 w.
 
         The domain's own cells are estimated as if those it was filled up with could hold rows too.
         """
-        if axis in self.plain:
-            return weights
         sums = self._sums(weights, axis)
         only_leaves = [np.zeros_like(level) for level in sums[:-1]] + [sums[-1]]
         return np.concatenate(self._sums(self._consistent(only_leaves, axis), axis), axis=-1)

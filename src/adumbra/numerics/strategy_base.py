@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -55,8 +55,11 @@ class LinearStrategy(ABC):
             STRATEGIES[cls.kind] = cls
 
     @classmethod
-    def candidates(cls, shape: tuple[int, ...], plain: tuple[int, ...]) -> Sequence[Self]:
-        """Those of the kind to choose from for a domain of this `shape`, whose axes in `plain` have no order."""
+    def candidates(cls, shape: tuple[int, ...], plain: tuple[int, ...], apart: tuple[int, ...] = ()) -> Sequence[Self]:
+        """Those of the kind to choose from for a domain of this `shape`.
+
+        Its axes in `plain` have no order; of those in `apart` the last cell is outside the order (what is missing).
+        """
         return ()
 
     def entering(self, axis: int, low: Reals, high: Reals) -> tuple[Reals, Reals] | None:
@@ -171,7 +174,8 @@ def rebuilt(recipe: Mapping[str, Any]) -> LinearStrategy:
     if kind is None:
         raise LookupError(f"no strategy {named!r}")
     declared = fields(kind)  # type: ignore[arg-type] # all are dataclasses
-    return kind(**{field.name: _settled(field.name, field.type, recipe[field.name]) for field in declared})
+    given = [field for field in declared if field.name in recipe or field.default is MISSING]  # older ones say less
+    return kind(**{field.name: _settled(field.name, field.type, recipe[field.name]) for field in given})
 
 
 def _settled(name: str, declared: object, value: Any) -> Any:

@@ -1,8 +1,8 @@
 """How far one row can move each strategy for a histogram. Proofs: docs/proofs/strategies.md.
 
-A row counts 1 in one cell, or in none if a flag or category of the domain is empty. So a row that comes or goes moves
-the answer by one column of the strategy, and a row that is replaced by the difference of two columns, or by one. Each
-function returns both, for L1 and L2, in real units.
+A row counts 1 in one cell, or in none if it is empty in a column that has no cell for that. So a row that comes or goes
+moves the answer by one column of the strategy, and a row that is replaced by the difference of two columns, or by one.
+Each function returns both, for L1 and L2, in real units.
 
 `Identity`, `Haar` and `Tree` have exact formulas. A sketch is searched exhaustively over all pairs of cells while that
 is cheap; above, signs and hadamard have exact or all but exact formulas, and the others a bound.
@@ -23,7 +23,7 @@ from adumbra.declare.space import COUNT_STEPS
 from adumbra.numerics.fast_transforms import hadamard
 from adumbra.numerics.integer_kernels import compiled
 from adumbra.numerics.sensing import DenseSensing, FourierSensing, Hadamard, Sensing, SparseSigns
-from adumbra.numerics.strategies import Haar, Identity, Tree, Waves, padded
+from adumbra.numerics.strategies import Haar, Identity, OrderedStrategy, Tree, Waves, padded
 from adumbra.queries.histograms import HistogramQuery, Strategy, TailChoice, TailSize
 
 __all__ = ["Moves", "add_bound", "histogram", "moves", "tail_choice", "tail_size"]
@@ -49,14 +49,15 @@ class Moves:
         """What one row can do."""
         if relation is Relation.ADD_REMOVE:
             return self.one_l1 if norm == "l1" else self.one_l2
-        # An emptied row may count in no cell, or in another: a number's middle, or its fallback.
+        # An emptied row may count in no cell, or in another: that for what is missing, or its fallback's.
         return max(self.one_l1, self.two_l1) if norm == "l1" else max(self.one_l2, self.two_l2)
 
 
 def histogram(query: HistogramQuery, space: Any, relation: Relation, norm: str) -> float:
     """How far one row moves the answers of `query`, in this `norm` ("l1" or "l2") and `relation`, whatever the `space`.
 
-    An emptied row counts in no cell where the domain has a flag or category without a fallback: it then just goes.
+    An emptied row changes its cell, unless a column of the domain has neither a cell for what is missing nor a
+    fallback: it then just goes.
     """
     if relation is Relation.ZERO_OUT and _emptied_is_nowhere(query):
         relation = Relation.ADD_REMOVE
@@ -64,7 +65,8 @@ def histogram(query: HistogramQuery, space: Any, relation: Relation, norm: str) 
 
 
 def _emptied_is_nowhere(query: HistogramQuery) -> bool:
-    return any(block.kind != "number" and block.fallback is None for block in query.domain.cells.blocks)
+    cells = query.domain.cells
+    return any(block.keeps and not own for block, own in zip(cells.blocks, cells.missing, strict=True))
 
 
 def moves(strategy: Strategy) -> Moves:
@@ -104,33 +106,42 @@ def _waves(strategy: Waves) -> Moves:
 
 
 def _haar(strategy: Haar) -> Moves:
-    """Every column has one +-1 at each level of each axis, and the total.
+    """Every column has one +-1 at each level of each axis, and the total; one 1 along an axis where it is apart.
 
     Of two columns, those entries cancel that stand in the same place with the same sign: none where the cells differ
-    along a plain axis; else the fewest where they lie in different halves of every axis, and then half of the 2^d
-    entries of totals and roots do.
+    along a plain axis, or where one is apart; else the fewest where they lie in different halves of every axis, and
+    then half of the 2^d entries of totals and roots do.
     """
-    levels = [padded(n)[1] for axis, n in enumerate(strategy.shape) if n > 1 and axis not in strategy.plain]
-    entries = math.prod(1 + level for level in levels)
-    same = 0.0 if _differ_plainly(strategy) else 2.0 ** (len(levels) - 1)
-    if strategy.cells == 1:
-        return Moves(1.0, 1.0, 0.0, 0.0)
-    return Moves(float(entries), math.sqrt(entries), 2.0 * (entries - same), math.sqrt(2.0 * entries))
+    axes = [axis for axis in range(len(strategy.shape)) if axis not in strategy.plain]
+    entries = math.prod(1 + padded(strategy.ordered(axis))[1] for axis in axes)
+    split = sum(strategy.ordered(axis) > 1 for axis in axes)
+    same = 0.0 if _differ_plainly(strategy) else 2.0 ** (split - 1)
+    values = (2.0 * (entries - same), 2.0 * entries) if split or _differ_plainly(strategy) else (0.0, 0.0)
+    beside = _beside(entries, [1 + padded(strategy.ordered(axis))[1] for axis in strategy.apart])
+    return Moves(float(entries), math.sqrt(entries), max(values[0], beside), math.sqrt(max(values[1], beside)))
 
 
 def _tree(strategy: Tree) -> Moves:
-    """Every column has a one at each level of each axis; two columns share at least the roots' one.
+    """Every column has a one at each level of each axis (one alone where it is apart); two share at least the roots'.
 
-    Cells that differ along a plain axis share none.
+    Cells that differ along a plain axis, or of which one is apart, share none.
     """
-    entries = math.prod(strategy.levels(axis) for axis in range(len(strategy.shape)))
-    if strategy.cells == 1:
-        return Moves(1.0, 1.0, 0.0, 0.0)
-    apart = entries if _differ_plainly(strategy) else entries - 1
-    return Moves(float(entries), math.sqrt(entries), 2.0 * apart, math.sqrt(2.0 * apart))
+    axes = range(len(strategy.shape))
+    entries = math.prod(strategy.levels(axis) for axis in axes)
+    values = 2.0 * entries if _differ_plainly(strategy) else 2.0 * (entries - 1)
+    two = max(values, _beside(entries, [strategy.levels(axis) for axis in strategy.apart]))
+    return Moves(float(entries), math.sqrt(entries), two, math.sqrt(two))
 
 
-def _differ_plainly(strategy: Haar | Tree) -> bool:
+def _beside(entries: int, along: list[int]) -> float:
+    """Entries of a cell and of one that is apart from it: they have no place in common.
+
+    `along` has the entries that a cell in order has on each axis with a cell apart, of which the other has one.
+    """
+    return entries + entries / min(along) if along else 0.0
+
+
+def _differ_plainly(strategy: OrderedStrategy) -> bool:
     return any(strategy.shape[axis] > 1 for axis in strategy.plain)
 
 

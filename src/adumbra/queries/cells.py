@@ -1,6 +1,6 @@
 """Public cells: where a value falls in its column, and which class a row belongs to.
 
-A number is divided into equal cells of its declared range, or one cell per level where it is a small whole number; a
+A number is divided into equal cells of its declared range, into cells that hold whole levels, or one cell per level; a
 flag has two cells, a category one per value. All of it follows from the schema, or from numbers already published.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from adumbra.common.types import Integers, Reals
 from adumbra.declare.space import GRID, HALF, Block
 
-__all__ = ["Cells", "Groups", "cell_count"]
+__all__ = ["Cells", "Groups", "cell_count", "cut_after", "last_level"]
 
 
 def cell_count(block: Block, bins: int, most_levels: int = 20) -> int:
@@ -25,6 +25,33 @@ def cell_count(block: Block, bins: int, most_levels: int = 20) -> int:
     if block.kind == "flag":
         return 2
     return block.levels if block.levels is not None and block.levels <= most_levels else bins
+
+
+def cut_after(block: Block, levels: Integers | Reals) -> Reals:
+    """Grid positions half a level above these `levels` of a number, from 0; of one without, half a grid step above."""
+    return np.asarray(-HALF + (np.asarray(levels, dtype=np.float64) + 0.5) * (GRID / last_level(block)))
+
+
+def last_level(block: Block) -> int:
+    """The highest level of a number or flag, from 0; a number that is not stepped has every grid position for one."""
+    if block.kind == "flag":
+        return 1
+    return GRID if block.levels is None else max(block.levels - 1, 1)
+
+
+def _aligned(block: Block, most: int) -> Reals | None:
+    """Cuts of a number into about `most` cells of as many levels each, and one for each spike; None for equal cells."""
+    last = last_level(block)
+    levels = np.unique(np.rint((np.array(block.spikes, dtype=np.float64) + HALF) * (last / GRID)))
+    spiked = cut_after(block, np.concatenate([levels - 1, levels]))
+    if block.levels is None:
+        if not len(spiked):
+            return None
+        even = -HALF + np.arange(1, most) * (GRID / most)
+    else:
+        even = cut_after(block, np.rint(np.arange(1, most) * (block.levels / most)) - 1)
+    cuts = np.unique(np.concatenate([even, spiked]))
+    return np.asarray(cuts[(cuts > -HALF) & (cuts < HALF)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +75,8 @@ class Cells:
         if len(self.missing) != len(self.blocks):
             raise ValueError("a cell for what is missing, or none, for each column")
         for block, count in zip(self.blocks, self.counts, strict=True):
+            if block.kind == "set":
+                raise ValueError("a set has no cell: a row may have several of its values")
             if count < 1 or (block.kind != "number" and count != cell_count(block, 1)):
                 raise ValueError(f"column {block.column!r} cannot have {count} cells")
         own: list[Reals | None] = []
@@ -69,6 +98,23 @@ class Cells:
         """
         counts = tuple(cell_count(b, bins, most_levels) for b in blocks)
         return Cells(tuple(blocks), counts, missing=tuple(missing and b.keeps for b in blocks))
+
+    @staticmethod
+    def aligned(blocks: Sequence[Block], most: Sequence[int], *, missing: bool = False) -> Cells:
+        """Cells of the columns `blocks`, those of a number at most about as many as `most` says for it.
+
+        A number of no more levels has a cell for each; else its cells hold whole levels, as many each as can be, and
+        its spikes have cells of their own. With `missing`, columns that keep empty cells have one for them.
+        """
+        counts: list[int] = []
+        cuts: list[Reals | None] = []
+        for block, wanted in zip(blocks, most, strict=True):
+            counts.append(cell_count(block, wanted, wanted))
+            cuts.append(None)
+            if block.kind == "number" and block.levels != counts[-1]:
+                cuts[-1] = _aligned(block, wanted)
+                counts[-1] = wanted if cuts[-1] is None else len(cuts[-1]) + 1
+        return Cells(tuple(blocks), tuple(counts), tuple(cuts), tuple(missing and b.keeps for b in blocks))
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -116,8 +162,7 @@ class Cells:
         if cuts is not None:
             return np.concatenate([[-HALF], cuts, [HALF]])
         if self._by_level(index):
-            middles = (np.arange(count + 1, dtype=np.float64) - 0.5) * GRID / max(count - 1, 1)
-            return np.clip(-HALF + middles, -HALF, HALF)
+            return np.concatenate([[-HALF], cut_after(self.blocks[index], np.arange(count - 1)), [HALF]])
         return np.linspace(-HALF, HALF, count + 1, dtype=np.float64)
 
     def level_positions(self, index: int) -> Reals | None:
@@ -125,7 +170,12 @@ class Cells:
         count = self.counts[index]
         if not self._by_level(index) or self._cuts(index) is not None:
             return None
-        return np.linspace(-HALF, HALF, count, dtype=np.float64)
+        return self.levels_at(index, np.arange(count))
+
+    def levels_at(self, index: int, levels: Integers) -> Reals:
+        """Grid positions of these `levels` of a flag or number, as they are encoded: whole, and never 0."""
+        found = np.rint(-HALF + levels * (GRID / last_level(self.blocks[index])))
+        return np.asarray(np.where(found == 0, 1.0, found))
 
     def _cuts(self, index: int) -> Reals | None:
         return self.cuts[index] if self.cuts else None

@@ -1,7 +1,7 @@
 """Queries about the counts of a domain: the cells of one column, or of a cross-product of several.
 
-Every row counts 1 in one cell (a row with an empty flag or category in no cell). What is measured is a linear
-combination of the counts for every number of a public strategy: the counts themselves, sums over a tree, wavelet
+Every row counts 1 in one cell (in none if it is empty in a column that has no cell for that). What is measured is a
+linear combination of the counts for every number of a public strategy: the counts themselves, sums over a tree, wavelet
 coefficients, a random sketch. The counts are added up first, in whole numbers, and the strategy is applied to them
 once, exactly; `privacy.strategy_sensitivity` says how far one row can move the result.
 

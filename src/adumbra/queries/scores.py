@@ -33,7 +33,10 @@ def _own(values: Reals) -> Reals:
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """`(value - centre) / scale`, clipped at +-limit, for coordinates of the encoded row (in grid steps)."""
+    """`(value - centre) / scale`, clipped at +-limit, for numbers and flags (in grid steps); of an empty cell 0.
+
+    Not for coordinates of a category, whose zeros are values too: they are looked up.
+    """
 
     coordinates: Integers
     centre: Reals
@@ -51,14 +54,17 @@ class Linear:
 
     def of(self, batch: Reals) -> Reals:
         """One score per coordinate."""
+        values = batch[:, self.coordinates]
         with np.errstate(over="ignore"):
-            scores = (batch[:, self.coordinates] - self.centre) / self.scale
-        return np.clip(scores, -self.limit, self.limit, out=scores)
+            scores = (values - self.centre) / self.scale
+        np.clip(scores, -self.limit, self.limit, out=scores)
+        scores *= values != 0
+        return scores
 
 
 @dataclass(frozen=True, eq=False)
 class Lookup:
-    """A vector for each cell of a column; an empty cell gets zeros."""
+    """A vector for each cell of a column; an empty cell gets zeros, unless the column has a cell for it."""
 
     column: int
     """Position among the columns of `Scores.cells`."""
@@ -125,7 +131,7 @@ class Scores:
     def __post_init__(self) -> None:
         if not (np.isfinite(self.radius) and self.radius > 0):
             raise ValueError("scores need a positive radius")
-        if any(len(lookup.vectors) != self.cells.counts[lookup.column] for lookup in self.lookups):
+        if any(len(lookup.vectors) != self.cells.sizes[lookup.column] for lookup in self.lookups):
             raise ValueError("one vector for each cell")
         if self.residuals is not None and len(self.residuals.matrix) != self._width:
             raise ValueError("a matrix with a row for each score")

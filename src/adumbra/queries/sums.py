@@ -178,11 +178,17 @@ class TablesQuery(Sum):
 
 @dataclass(frozen=True, eq=False)
 class CentreScale(Sum):
-    """Sum and sum of squares of every number in [-1, 1]; counts of every value of a flag or category."""
+    """Sum and sum of squares of every number in [-1, 1]; counts of every value of a flag or category.
+
+    With a weight for those `present`, also how many cells of a number are there, where empty ones are kept; of flags
+    and categories their counts tell.
+    """
 
     blocks: tuple[Block, ...]
+    present: float = 0.0
 
     def __post_init__(self) -> None:
+        check_weight(present=self.present)
         check_asks(self.parts)
 
     @cached_property
@@ -190,16 +196,23 @@ class CentreScale(Sum):
         return [b.start for b in self.blocks if b.kind == "number"]
 
     @cached_property
+    def counted(self) -> tuple[Block, ...]:
+        """Numbers whose cells are counted."""
+        return tuple(b for b in self.blocks if b.kind == "number" and b.keeps) if self.present > 0 else ()
+
+    @cached_property
     def _others(self) -> Cells:
         return Cells.even([b for b in self.blocks if b.kind != "number"], 1)
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """`sums` and `squares` of numbers, `shares` of the values of the rest; each column moves by at most 2."""
+        """`sums` and `squares` of numbers, how many are `present`, `shares` of the values of the rest."""
         count, parts = len(self._numbers), []
         if count:
             parts.append(Part("sums", (count,), 1.0, 1 / HALF, HALF))
             parts.append(Part("squares", (count,), 1.0, 1 / HALF**2, HALF**2))
+        if self.counted:
+            parts.append(Part("present", (len(self.counted),), self.present, 1 / COUNT_STEPS, COUNT_STEPS))
         if self._others.blocks:
             parts.append(Part("shares", (self._others.total,), math.sqrt(2.0), 1 / COUNT_STEPS, COUNT_STEPS))
         return tuple(parts)
@@ -211,6 +224,8 @@ class CentreScale(Sum):
             values = batch[:, self._numbers]
             out["sums"] = values.sum(axis=0)
             out["squares"] = np.einsum("ij,ij->j", values, values)
+        if self.counted:
+            out["present"] = in_steps(np.count_nonzero(batch[:, [b.start for b in self.counted]], axis=0))
         if self._others.blocks:
             out["shares"] = TablesQuery(self._others).answer(batch)["pooled"]
         return out

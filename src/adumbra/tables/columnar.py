@@ -210,6 +210,17 @@ class _FrameTable(Table):
             return {name: _polars_type(dtype) for name, dtype in self._frame.schema.items()}
         return {name: _pandas_type(dtype) for name, dtype in self._frame.dtypes.items()}
 
+    @property
+    def categories(self) -> dict[str, tuple[tuple[str, ...], bool]]:
+        """Categories of pandas and enumerations of polars."""
+        if self.native == "polars":
+            enums = {name: kind for name, kind in self._frame.schema.items() if kind == pl.Enum}
+            return {name: (tuple(kind.categories), False) for name, kind in enums.items()}
+        if self.native != "pandas":
+            return {}
+        listed = {name: kind for name, kind in self._frame.dtypes.items() if hasattr(kind, "categories")}
+        return {name: (tuple(map(spelled, kind.categories)), bool(kind.ordered)) for name, kind in listed.items()}
+
     def _rows(self) -> int:
         for _ in self._batches(self._unproved(), _ROWS):
             pass
@@ -333,6 +344,8 @@ def _polars_type(dtype: pl.DataType) -> CellType:
         return "boolean"
     if dtype in (pl.String, pl.Categorical, pl.Enum, pl.Null, pl.Object):
         return "text"
+    if isinstance(dtype, pl.List | pl.Array):
+        return "list" if _polars_type(dtype.inner) in ("text", "number") else "other"  # type: ignore[arg-type]  # never a class
     return "time" if dtype in (pl.Date, pl.Datetime, pl.Time, pl.Duration) else "other"
 
 

@@ -28,7 +28,7 @@ from adumbra.declare.spelling import Value, blank, key, places
 from adumbra.tables.matrix import Unnamed, as_frame
 from adumbra.tables.numbers import Ranges
 
-__all__ = ["Encoded", "Repairs", "check_columns", "decode", "decode_cells", "encode"]
+__all__ = ["Encoded", "Repairs", "check_columns", "decode", "decode_cells", "encode", "read_cells"]
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def _without_blanks(series: pl.Series, column: Column, blank_words: tuple[Value,
     declared = {key(value) for value in column.values}
     found = {key(word): str(word) for word in (*column.blank, *blank_words)}  # each once, however it is written
     words = tuple(word for meant, word in found.items() if meant not in declared)
-    if not words:
+    if not words or isinstance(series.dtype, pl.List | pl.Array):
         return series
     there = pl.Series(places(series, words) < 0)
     return series if there.all() else series.zip_with(there, pl.Series([None], dtype=series.dtype))
@@ -262,6 +262,25 @@ def decode_cells(values: NDArray[Any], schema: Schema) -> pl.DataFrame:
     return pl.DataFrame({column.name: column.cells.write(part) for part, column in parts})
 
 
+def read_cells(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+    """The measured columns of a frame in the types that `decode_cells` gives, spelled and formatted as they may be.
+
+    Cells are what `encode` makes of them (clipped, on their step, empty or at the fallback), but not put on the grid.
+
+    >>> schema = Schema.parse('[columns.age]\\nkind = "number"\\nlow = 0\\nhigh = 100\\ndecimals = 1')
+    >>> read_cells(pl.DataFrame({"age": ["0.30", "", "1e999"]}), schema)["age"].to_list()
+    [0.3, None, 100.0]
+    """
+    found = {}
+    for column in schema.measured:
+        cells = column.cells.exact(_without_blanks(frame.get_column(column.name), column, schema.table.blank))
+        if column.missing is not None and cells.null_count():
+            fallback = column.cells.exact(pl.Series([column.missing]))
+            cells = cells.zip_with(cells.is_not_null(), fallback)
+        found[column.name] = cells
+    return pl.DataFrame(found)
+
+
 def _cell_type(dtype: pl.DataType) -> str:
     if dtype.is_numeric():
         return "number"
@@ -269,12 +288,14 @@ def _cell_type(dtype: pl.DataType) -> str:
         return "boolean"
     if dtype in (pl.String, pl.Categorical, pl.Enum, pl.Null):
         return "text"
+    if isinstance(dtype, pl.List | pl.Array):
+        return "list"
     return "time" if dtype.is_temporal() else "other"
 
 
 def _check_type(column: Column, got: str) -> None:
     """Refuse a type without single cells; of the others, a cell that the column cannot read is an unknown one."""
-    if got == "other":
+    if got == "other" or (got == "list" and column.cells.block != "set"):
         raise InputError(
             f"column {column.name!r} with cells that kind = {column.kind} can read",
             f"cells of type {got}",

@@ -39,7 +39,7 @@ __all__ = [
 
 
 Native = Literal["polars", "pandas", "pyarrow"]
-CellType = Literal["text", "number", "boolean", "time", "other"]
+CellType = Literal["text", "number", "boolean", "time", "list", "other"]
 Opener = Callable[[], Any]
 
 
@@ -60,6 +60,11 @@ class Table(ABC):
     @abstractmethod
     def types(self) -> dict[str, CellType]:
         """Cell type of each column: known from the file's own schema or the frame's types."""
+
+    @property
+    def categories(self) -> dict[str, tuple[tuple[str, ...], bool]]:
+        """Columns whose own type lists their values: those, in order, and whether the order says which is more."""
+        return {}
 
     @abstractmethod
     def _rows(self) -> int: ...
@@ -175,7 +180,10 @@ def arrow_types(schema: pa.Schema) -> dict[str, CellType]:
 
 
 def arrow_type(kind: pa.DataType) -> CellType:
-    """What cells of this type are. What is not named here (lists, unions, intervals, ...) has no single plain cells."""
+    """What cells of this type are. What is not named here (unions, intervals, ...) has no single plain cells.
+
+    Lists of text or numbers are what a set may come as.
+    """
     is_ = pa.types
     if is_.is_integer(kind) or is_.is_floating(kind) or is_.is_decimal(kind):
         return "number"
@@ -189,6 +197,8 @@ def arrow_type(kind: pa.DataType) -> CellType:
         return "time"
     if is_.is_timestamp(kind) and (kind.tz is None or _is_known_zone(kind)):
         return "time"
+    if is_.is_list(kind) or is_.is_large_list(kind) or is_.is_fixed_size_list(kind):
+        return "list" if arrow_type(kind.value_type) in ("text", "number") else "other"
     return "other"
 
 

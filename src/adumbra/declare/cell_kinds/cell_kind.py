@@ -103,6 +103,11 @@ class CellKind(ABC):
         return ()
 
     @property
+    def most(self) -> int:
+        """Values that one cell can hold."""
+        return 1
+
+    @property
     def fallback(self) -> int | None:
         """Where an empty cell goes (`Block.fallback`); None where it stays empty."""
         if self.column.missing is None:
@@ -117,7 +122,7 @@ class CellKind(ABC):
 
     @property
     def linear(self) -> bool:
-        """Whether grid steps rise in a straight line with the numbers of `range`: means can then be read from them."""
+        """Whether grid steps rise with the numbers of `range` in a straight line, so that means can be read off."""
         return self.range is not None
 
     @abstractmethod
@@ -127,6 +132,14 @@ class CellKind(ABC):
     @abstractmethod
     def write(self, codes: Reals) -> pl.Series:
         """Cells from one number each: grid steps of a number or flag, the position of a value; nan is an empty cell."""
+
+    def exact(self, cells: pl.Series) -> pl.Series:
+        """Cells as `write` gives them, clipped and on their step, but not rounded to the grid; empty where one is lost.
+
+        For looking at cells as they are declared. What is measured is what `read` reads.
+        """
+        found = self.read(cells)
+        return self.write(np.where(found.lost, np.nan, self.codes(found.values)))
 
     def store(self, cells: pl.Series) -> pl.Series:
         """Cells from `write` as the release has them: of the declared `type`, where there is one."""
@@ -144,6 +157,19 @@ class CellKind(ABC):
     def tell(self, value: float) -> float | str:
         """A number of `range` (a mean, a quantile) for people."""
         return value
+
+    def share_of(self, value: object, half_steps: int = 0) -> float | None:
+        """Where a value lies on the grid: 0 at one end, 1 at the other, infinite beyond them; None if it is none.
+
+        A value of a step stands for what is recorded as it: -1 and 1 `half_steps` ask for where that begins and ends.
+        """
+        read = self.read(pl.Series([value], strict=False))
+        if read.lost[0]:
+            return None
+        if self.levels is None:
+            return float(read.values[0, 0] / GRID + 0.5)
+        last = max(self.levels - 1, 1)
+        return (int(level_at(read.values[:, 0], self.levels)[0]) + 0.5 * half_steps) / last
 
     def spread(self, count: int) -> pl.Series:
         """So many public cells from one end to the other, or all values in turn."""

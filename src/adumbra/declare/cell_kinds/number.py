@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from adumbra.common.types import Reals
 from adumbra.common.validation import said
@@ -151,10 +152,37 @@ class Number(CellKind):
         steps = self._places(np.clip(np.where(lost, self.low, number), self.low, self.high))
         return CellsRead(np.where(lost, 0.0, steps)[:, None], lost, clipped)
 
+    def share_of(self, value: object, half_steps: int = 0) -> float | None:
+        """Where a number lies on the grid; between two steps, the one above for -1 and that below for 1."""
+        number = float(numbers(pl.Series([value], strict=False))[0])
+        if math.isnan(number):
+            return None
+        if not self.low <= number <= self.high:
+            return math.copysign(math.inf, number - self.low)
+        if self.step is not None and half_steps:
+            steps = nearest_steps((number - self.low) / self.step)
+            whole = math.ceil(steps) if half_steps < 0 else math.floor(steps)
+            number = self.low + self.step * (whole + 0.5 * half_steps)
+        width, inside = self.high - self.low, min(max(number, self.low), self.high)
+        if self.linear:
+            return (inside - (self.low + width / 2)) / width + 0.5
+        return math.log1p((inside - self.low) / self._unit) / math.log1p(width / self._unit)
+
     def write(self, codes: Reals) -> pl.Series:
         """Numbers inside the range, on the step where there is one."""
         empty = np.isnan(codes)
-        number = self.numbers(np.where(empty, 0.0, codes))
+        return self._written(self.numbers(np.where(empty, 0.0, codes)), empty)
+
+    def exact(self, cells: pl.Series) -> pl.Series:
+        """Numbers inside the range, on the step, however fine that is beside the grid."""
+        number = numbers(cells)
+        empty = np.isnan(number)
+        number = np.clip(np.where(empty, self.low, number), self.low, self.high)
+        if self.step is not None:
+            number = self._on_step(self.low + self.step * np.rint((number - self.low) / self.step))
+        return self._written(number, empty)
+
+    def _written(self, number: Reals, empty: NDArray[np.bool_]) -> pl.Series:
         if self.step is not None and _whole(self.column):
             found = pl.Series(np.rint(number).astype(np.int64))
         else:
@@ -164,7 +192,7 @@ class Number(CellKind):
     def numbers(self, codes: Reals) -> Reals:
         """The numbers at these grid steps (no nan)."""
         if self.levels is not None and self.step is not None:
-            return self._on_step(self.low + self.step * level_at(codes, self.levels).astype(np.float64))
+            return self._on_step(np.asarray(self.low + self.step * level_at(codes, self.levels), dtype=np.float64))
         share = np.clip(codes, -HALF, HALF) / GRID + 0.5
         width = self.high - self.low
         if self.linear:

@@ -6,6 +6,7 @@ was guessed from other cells. A cell between two steps belongs to the one before
 
 from __future__ import annotations
 
+import math
 import re
 from abc import abstractmethod
 from functools import cached_property
@@ -205,6 +206,18 @@ class CalendarKind(CellKind):
         steps = on_grid(self._share(np.where(lost, self.low, seconds)))
         return CellsRead(np.where(lost, 0.0, steps)[:, None], lost, clipped)
 
+    def share_of(self, value: object, half_steps: int = 0) -> float | None:
+        """Where a moment lies between the ends; between two steps, the one after for -1 and that before for 1."""
+        seconds = float(self._seconds(pl.Series([value], strict=False))[0])
+        if math.isnan(seconds):
+            return None
+        if not self.low <= seconds < self.high + self._step:
+            return math.copysign(math.inf, seconds - self.low)
+        steps = (seconds - self.low) / self._step
+        if half_steps:
+            steps = (math.ceil(steps) if half_steps < 0 else math.floor(steps)) + 0.5 * half_steps
+        return min(max(steps / self._last, 0.0), 1.0)
+
     def seconds(self, codes: Reals) -> Integers:
         """Seconds at these grid steps (no nan)."""
         if self.levels is not None:
@@ -216,6 +229,14 @@ class CalendarKind(CellKind):
         """In the type of their own."""
         empty = np.isnan(codes)
         found = self._native(self.seconds(np.where(empty, -HALF, codes)))
+        return found.set(pl.Series(empty), None) if empty.any() else found
+
+    def exact(self, cells: pl.Series) -> pl.Series:
+        """The step that each cell is in, however fine steps are beside the grid."""
+        seconds = self._seconds(cells)
+        empty = np.isnan(seconds)
+        place = np.clip(np.floor((np.where(empty, self.low, seconds) - self.low) / self._step), 0, self._last)
+        found = self._native(self.low + self._step * place.astype(np.int64))
         return found.set(pl.Series(empty), None) if empty.any() else found
 
     def store(self, cells: pl.Series) -> pl.Series:

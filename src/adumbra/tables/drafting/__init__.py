@@ -1,0 +1,1 @@
+"""What a draft of a schema recognises in a table: kinds, ranges, ids, sets, blanks, likely rules."""
