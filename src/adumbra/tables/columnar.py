@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from adumbra.common.errors import InputError
 from adumbra.declare.column import Column
 from adumbra.declare.schema import Schema
-from adumbra.declare.spelling import spelled
+from adumbra.declare.spelling import spelled, texts
 from adumbra.tables.matrix import plain_numbers
 from adumbra.tables.table import (
     CellType,
@@ -288,6 +288,8 @@ def _from_pandas(frame: Any) -> pl.DataFrame:
             columns[name] = pl.concat(sliced(part, _ROWS)).to_series()
         elif _is_masked(column.dtype):
             columns[name] = cast(pl.Series, pl.from_pandas(column.reset_index(drop=True)))
+        elif getattr(column.dtype, "kind", "") in "mM" and not hasattr(column.dtype, "pyarrow_dtype"):
+            columns[name] = _times(column)
         else:
             if hasattr(column.dtype, "pyarrow_dtype"):
                 check_arrow(column.array.__arrow_array__())
@@ -295,6 +297,32 @@ def _from_pandas(frame: Any) -> pl.DataFrame:
             cells = [None if missing or cell is None else spelled(cell) for cell, missing in pairs]
             columns[name] = pl.Series(name, cells, dtype=pl.String)
     return pl.DataFrame(columns)
+
+
+def _times(column: Any) -> pl.Series:
+    """Moments or durations of pandas as text, as `spelled` would have each: objects, if one cell were a word."""
+    if column.dtype.kind == "m":
+        return texts(_ticks(column.to_numpy()))
+    zone = getattr(column.dtype, "tz", None)
+    there = column if zone is None else column.dt.tz_localize(None)
+    text = calendar_only(_ticks(there.to_numpy()).to_frame("x"))["x"].dt.to_string("%Y-%m-%d %H:%M:%S%.f")
+    if zone is None:
+        return text
+    away = (there - column.dt.tz_convert("UTC").dt.tz_localize(None)).dt.total_seconds().to_numpy()
+    each = {second: _offset(int(second)) for second in np.unique(away[~np.isnan(away)])}
+    return text + pl.Series([each.get(second) for second in away], dtype=pl.String)
+
+
+def _ticks(array: NDArray[Any]) -> pl.Series:
+    """Native times in a unit that polars has."""
+    return pl.Series(array.astype(f"{array.dtype.str[:3]}[ms]") if array.dtype.str.endswith("[s]") else array)
+
+
+def _offset(seconds: int) -> str:
+    """How far a clock is ahead of UTC, as its moments write it."""
+    away = abs(seconds)
+    tail = f":{away % 60:02}" if away % 60 else ""
+    return f"{'-' if seconds < 0 else '+'}{away // 3600:02}:{away // 60 % 60:02}{tail}"
 
 
 def _cells(column: Any) -> list[Any]:
