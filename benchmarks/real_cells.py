@@ -83,7 +83,12 @@ def flights(data: Path) -> tuple[pl.DataFrame, dict[str, Any], list[Question]]:
         ("dep_time is missing, %", lambda f: _missing(f, "dep_time"), None, 0.2),
         ("arr_delay is missing, %", lambda f: _missing(f, "arr_delay"), None, 0.2),
         ("rows with all times valid as hhmm, %", lambda f: 100 * f.select(_valid(times)).to_series().mean(), 100, 0),
-        ("hour = sched_dep_time div 100, %", lambda f: _share(f, pl.col("hour") == pl.col("sched_dep_time") // 100), 100, 0),
+        (
+            "hour = sched_dep_time div 100, %",
+            lambda f: _share(f, pl.col("hour") == pl.col("sched_dep_time") // 100),
+            100,
+            0,
+        ),
         ("dep_time and dep_delay missing together, %", _together, 100, 0),
         ("0.99 quantile of dep_delay", lambda f: f["dep_delay"].quantile(0.99), None, 0.1 * 191),
         ("total variation of hour", _variation(frame, "hour"), 0, 0.01),
@@ -139,7 +144,9 @@ def adult(data: Path) -> tuple[pl.DataFrame, dict[str, Any], list[Question]]:
     """Spikes and public knowledge about marriages and schools."""
     frame = pl.read_csv(data / "adult.csv.gz").drop("split")
     named = [name for name, kind in frame.schema.items() if kind == pl.String]
-    frame = frame.with_columns(pl.when(pl.col(name) == "?").then(None).otherwise(pl.col(name)).alias(name) for name in named)
+    frame = frame.with_columns(
+        pl.when(pl.col(name) == "?").then(None).otherwise(pl.col(name)).alias(name) for name in named
+    )
     columns: dict[str, Any] = {name: _values(frame, name) for name in named}
     columns["income"]["role"] = "label"
     columns |= {
@@ -210,7 +217,12 @@ def levels(_: Path) -> tuple[pl.DataFrame, dict[str, Any], list[Question]]:
         ("total variation of hour", _variation(frame, "hour"), 0, 0.01),
         ("total variation of month", _variation(frame, "month"), 0, 0.01),
         ("total variation of code", _variation(frame, "code"), 0, 0.01),
-        ("codes outside the declared list, %", lambda f: _share(f, ~pl.col("code").is_in(codes) | ~pl.col("mark").is_in(marks)), 0, 0),
+        (
+            "codes outside the declared list, %",
+            lambda f: _share(f, ~pl.col("code").is_in(codes) | ~pl.col("mark").is_in(marks)),
+            0,
+            0,
+        ),
         ("mean weight", lambda f: f["weight"].mean(), None, 0.5),
     ]
     return frame, {"columns": columns}, questions
@@ -255,7 +267,9 @@ def _variation(truth: pl.DataFrame, column: str) -> Callable[[pl.DataFrame], flo
     return distance
 
 
-def study(name: str, data: Path, relation: str, epsilon: float, releases: int, rows: int | None) -> list[dict[str, Any]]:
+def study(
+    name: str, data: Path, relation: str, epsilon: float, releases: int, rows: int | None
+) -> list[dict[str, Any]]:
     """Ask the truth and so many releases of a table."""
     frame, declared, questions = SETS[name](data)
     if rows is not None:

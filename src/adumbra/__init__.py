@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from adumbra.mechanisms.hierarchical import Hierarchical as Hierarchical
     from adumbra.mechanisms.histogram import Histogram as Histogram
     from adumbra.mechanisms.hybrid import Hybrid as Hybrid
+    from adumbra.mechanisms.items import Items as Items
     from adumbra.mechanisms.laplace import Laplace as Laplace
     from adumbra.mechanisms.lip import LIP as LIP
     from adumbra.mechanisms.lop import LOP as LOP
@@ -103,6 +104,7 @@ _HOMES = {
     "Hierarchical": "mechanisms.hierarchical",
     "Histogram": "mechanisms.histogram",
     "Hybrid": "mechanisms.hybrid",
+    "Items": "mechanisms.items",
     "Laplace": "mechanisms.laplace",
     "LIP": "mechanisms.lip",
     "LOP": "mechanisms.lop",

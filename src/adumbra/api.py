@@ -209,7 +209,9 @@ def public_dictionary(
 def _histograms(encoded: Iterable[NDArray[np.float64]], domain: Domain, space: Space) -> NDArray[np.float64]:
     """Counts over the domain, of all rows and of the rows in each cell of every other column."""
     counted = {column.name: axis for axis, column in enumerate(domain.columns)}
-    others = Cells.even([b for b in space.blocks if b.column not in counted], _OTHER_BINS, missing=True)
+    others = Cells.even(
+        [b for b in space.blocks if b.column not in counted and b.kind != "set"], _OTHER_BINS, missing=True
+    )
     sizes = (*domain.shape, *others.sizes)
     own = domain.groups.cells
     found = [np.hstack([own.of(rows), others.of(rows)]) for rows in encoded]

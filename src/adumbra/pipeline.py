@@ -30,7 +30,7 @@ from adumbra.common.randomness import PublicSeed
 from adumbra.common.types import Progress, silent
 from adumbra.declare.guarantee import Relation
 from adumbra.declare.schema import Schema
-from adumbra.families.contract import Chooser, Setting, check_supported, promised_delta
+from adumbra.families.contract import Chooser, Setting, check_sets, check_supported, promised_delta
 from adumbra.job import Job, Plan
 from adumbra.ledger.ledger import Ledger
 from adumbra.privacy.charge import Charge, PlannedCharge
@@ -77,9 +77,11 @@ def prepare(request: Request, progress: Progress = silent) -> Job:
     public_rows = None if neighbours.relation is Relation.ADD_REMOVE else rows
     setting = Setting(space, public_rows, neighbours, seed, preview, schema.labels, schema, promise.delta == 0.0)
     choice = None
+    check_sets(mechanism, space)
     if isinstance(mechanism, Chooser):
         mechanism, choice = mechanism.choose(setting)
         check_supported(mechanism, neighbours)
+        check_sets(mechanism, space)
     name = _name(request.name or schema.table.name or table.name, schema)
     return Job(table, schema, mechanism, promise, setting, name, rows, choice)
 

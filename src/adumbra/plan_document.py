@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from adumbra.accounting.accountant import epsilon_of
+from adumbra.declare.in_words import unmeasured_in_words
 from adumbra.declare.space import GRID
 from adumbra.job import Plan
 from adumbra.ledger.ledger import Ledger
@@ -30,6 +31,8 @@ def plan_document(plan: Plan, ledger: Ledger, begun: bool) -> Document:
         ("promise", str(promise)),
         ("mechanism", f"{facts['mechanism']}: {facts['releases']}"),
         *([("why this one", facts["choice"])] if facts["choice"] else []),
+        *([("not measured", facts["not_measured"])] if facts["not_measured"] else []),
+        *([("rules", f"{facts['rules']}: rows that are drawn obey all of them")] if facts["rules"] else []),
         ("seed", facts["seed"]),
         ("row bound", "none given" if bound is None else f"{bound:g} in encoded units"),
         ("ledger", facts["ledger"] + (" (new)" if facts["ledger_is_new"] else "")),
@@ -76,6 +79,8 @@ def _facts(plan: Plan, ledger: Ledger, begun: bool) -> dict[str, Any]:
         "rows": job.setting.rows,
         "columns": len(job.space.blocks),
         "coordinates": job.space.width,
+        "not_measured": unmeasured_in_words(job.schema),
+        "rules": len(job.schema.rules.texts()),
         "mechanism": job.mechanism.name,
         "choice": job.choice,
         "releases": job.mechanism.releases,

@@ -23,6 +23,7 @@ from adumbra.common.csv_forms import Csv
 from adumbra.common.plugins import library
 from adumbra.declare.column import Value
 from adumbra.declare.guarantee import Neighbours, Promise, Unit
+from adumbra.declare.in_words import columns_in_words, rules_in_words
 from adumbra.declare.schema import Schema
 from adumbra.declare.space import GRID
 from adumbra.families.contract import Draft, Mechanism, Setting, public_options
@@ -31,7 +32,7 @@ from adumbra.kinds.synthetic_table import SyntheticTableFacts
 from adumbra.models.columns import drawing
 from adumbra.models.rule_repair import obeying
 from adumbra.privacy.meter import Calibration
-from adumbra.releases.card import Card, CardNoise, CardSeed, sentence
+from adumbra.releases.card import Card, CardNoise, CardSeed, CardWords, sentence
 from adumbra.releases.folder import ReleaseFolder
 from adumbra.releases.record import ReleaseInMemory, ReleaseRecord
 from adumbra.releases.staging import RowFiles, as_read, seal, staged, write_arrays, write_card
@@ -115,7 +116,8 @@ class Publication(ABC):
         """Rows that were drawn obey the rules; all get the columns that follow from them."""
         schema = self._facts.schema
         if schema.rules and draft.facts.drawn:
-            frame = obeying(frame, schema.rules, drawing(self._facts.setting.seed, f"rules {self.written}"))
+            labels = [name for name in schema.labels if name in frame.columns]
+            frame = obeying(frame, schema.rules, drawing(self._facts.setting.seed, f"rules {self.written}"), labels)
         return as_released(frame, schema, self.written)
 
 
@@ -253,7 +255,7 @@ def _card(facts: CardFacts, measured: Mapping[str, Calibration], draft: Draft, r
         costs=costs,
         options=_plain(public_options(mechanism)),
         facts=draft.facts.model_dump(mode="json"),
-        words=kind_named(draft.facts.kind).words(draft.facts),
+        words=_words(facts.schema, draft),
         pictures=tuple(draft.pictures),
         measured=draft.measured,
         noise={line: _card_noise(calibration, neighbours) for line, calibration in measured.items()},
@@ -267,6 +269,16 @@ def _card(facts: CardFacts, measured: Mapping[str, Calibration], draft: Draft, r
         table_schema=facts.schema.to_dict(),
         files={},
     )
+
+
+def _words(schema: Schema, draft: Draft) -> CardWords:
+    """What the kind says of the release, and what was declared of its columns."""
+    words = kind_named(draft.facts.kind).words(draft.facts)
+    told = {"Columns": columns_in_words(schema)}
+    if rules := rules_in_words(schema):
+        obeyed = draft.columns is None and draft.facts.drawn
+        told["Rules between columns" + (", which every row obeys" if obeyed else "")] = rules
+    return words.model_copy(update={"tables": words.tables | told})
 
 
 def _plain(value: Any) -> Any:

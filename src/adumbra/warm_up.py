@@ -51,6 +51,7 @@ _FRAMES: dict[CellType, tuple[Any, Callable[[Any], Any]]] = {
     "number": (pl.Float64, float),
     "boolean": (pl.Boolean, bool),
     "time": (pl.Date, lambda _: _DAY),
+    "list": (pl.List(pl.String), lambda cell: [cell]),
 }
 
 

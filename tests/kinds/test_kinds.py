@@ -42,6 +42,7 @@ RELEASES: dict[str, tuple[str, dict[str, object], str]] = {
     "fourier": ("fourier", COUNTS, "counts"),
     "sparse": ("sparse", COUNTS, "counts"),
     "csm": ("csm", COUNTS, "counts"),
+    "items": ("items", {}, "item_counts"),
     "csm_records": ("csm", {"input": "records"}, "projected_rows"),
     "lip": ("lip", {"components": 2}, "components"),
     "lip_samples": ("lip", {"components": 2, "result": "samples", "rows": 60}, "components"),

@@ -10,18 +10,11 @@ from hypothesis import strategies as st
 from adumbra.common.errors import InputError
 from adumbra.common.randomness import PublicSeed
 from adumbra.declare.space import GRID, HALF, Block, Space
+from adumbra.models.column_cells import as_cells, equal_cells, form_of, mass_cells, unit_edges
 from adumbra.models.columns import Columns, drawing, in_batches
-from adumbra.models.marginals import (
-    Marginal,
-    as_cells,
-    denoised,
-    equal_cells,
-    form_of,
-    mass_cells,
-    sharpened,
-    shrunk_deviations,
-    unit_edges,
-)
+from adumbra.models.denoising import denoised, shrunk_deviations
+from adumbra.models.marginals import Marginal
+from adumbra.models.sharpening import sharpened
 from adumbra.models.shrinkage import apportion, class_counts, onto_simplex, shrunk_to, soft_spectrum, stein_means
 from adumbra.models.two_round_gaussian import Latent, NoisyMoments, fit_pilot, noise_rows, refined
 from adumbra.queries.cells import Cells
@@ -103,7 +96,7 @@ def test_denoised_tables_are_nearer_the_truth_than_noisy_ones(rows):
         truth.append(table / table.sum())
     sd = 25.0
     noisy = np.concatenate(truth) * rows + rng.normal(0, sd, cells.total)
-    clean = denoised(noisy, sd, rows, cells)
+    clean = denoised(noisy, sd, rows, cells).values
     raw = [onto_simplex(noisy[s : s + c] / rows) for s, c in zip(cells.starts, cells.counts, strict=True)]
 
     def error(tables):
@@ -130,12 +123,13 @@ def test_cells_of_equal_mass_hold_equal_mass_and_the_ends_apart():
     first = equal_cells(numbers(1), 40)
     table = np.bincount(as_cells(values, first, 0), minlength=40) / len(values)
     marginal = Marginal.of("number", table, unit_edges(first, 0))
-    fine = mass_cells(numbers(1), [marginal], 16)
-    counts = np.bincount(as_cells(values, fine, 0), minlength=18)
+    fine = mass_cells(first, [marginal.quantile], 16)
+    counts = np.bincount(as_cells(values, fine, 0), minlength=fine.counts[0])
     assert counts[0] == (np.rint(values * GRID) == 0).sum() and counts[-1] == 0
     assert counts[1:-1].max() < 3 * len(values) / 16
-    sharper = sharpened([marginal], counts * 1.0, 1.0, len(values), fine)[0]
-    assert sharper.below[1] == pytest.approx(counts[0] / len(values), abs=0.01)  # the atom at 0
+    sharper = sharpened([marginal], 1.0, counts * 1.0, 1.0, len(values), fine)[0]
+    assert sharper.shares[0] == pytest.approx(counts[0] / len(values), abs=0.01)  # the atom at 0
+    assert set(sharper.quantile(np.linspace(0, 0.99 * counts[0] / len(values), 9))) == {0.0}
     wanted = np.quantile(values, [0.2, 0.5, 0.9])
     found = sharper.quantile(np.array([0.2, 0.5, 0.9]))
     assert np.abs(found - wanted).max() < 0.01
@@ -273,6 +267,6 @@ def test_drawn_rows_have_the_models_own_moments():
 def test_cells_know_their_levels_and_edges():
     cells = Cells.even([Block("a", "number", 0, 1, levels=5), Block("b", "number", 1, 1)], 4)
     assert cells.counts == (5, 4)
-    assert cells.level_positions(0) == pytest.approx(np.linspace(-HALF, HALF, 5))
+    assert cells.level_positions(0).tolist() == [-HALF, -HALF / 2, 1, HALF / 2, HALF]  # 0 is for what is missing
     assert cells.level_positions(1) is None
     assert cells.edges(1) == pytest.approx(np.linspace(-HALF, HALF, 5))

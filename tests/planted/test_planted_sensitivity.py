@@ -11,15 +11,16 @@ import adumbra.ledger.ledger
 import adumbra.privacy.meter
 from adumbra.accounting.events import Composition, Event
 from adumbra.declare.guarantee import Neighbours, Relation, Unit
-from adumbra.declare.space import GRID, HALF, Space
-from adumbra.privacy import sensitivity
+from adumbra.declare.space import GRID, HALF, Block, Space
+from adumbra.privacy import sensitivity, set_sensitivity
+from adumbra.queries.items import ItemsQuery
 from adumbra.queries.row_map import RowMap
 from adumbra.queries.second_moment import Gram, GramTimes, MomentsQuery, RowsAndGram
 from adumbra.queries.sums import TablesQuery
 from tests.accounting import test_accountant
 from tests.audit import test_sums_audit
 from tests.ledger import test_ledger
-from tests.mechanisms import test_dppro
+from tests.mechanisms import test_dppro, test_items
 from tests.pipeline import test_whole_way
 from tests.planted.planting import assert_caught, bug, parametrized
 from tests.privacy import (
@@ -28,6 +29,7 @@ from tests.privacy import (
     test_meter,
     test_row_bounds,
     test_sensitivity,
+    test_set_sensitivity,
 )
 from tests.queries import test_second_moment, test_sums
 
@@ -122,6 +124,21 @@ def gram_without_root_two(patch):
     patch.setitem(sensitivity._OF_A_ROW, Gram, one)
 
 
+def replaced_set_paid_as_added(patch):
+    """A basket that is exchanged takes its items away and brings others."""
+
+    def one(query, space, relation, norm):
+        return set_sensitivity.items(query, space, Relation.ADD_REMOVE, norm)
+
+    patch.setitem(sensitivity._OF_A_ROW, ItemsQuery, one)
+
+
+def set_taken_for_a_category(patch):
+    """As if a cell held one value."""
+    for name, values in (("filled", 1), ("changed", 2)):
+        patch.setattr(Block, name, property(lambda self, values=values: min(self.width, values)))
+
+
 def fresh_rows_taken_for_emptied_ones(patch):
     real = adumbra.privacy.meter.row_distance
     patch.setattr(adumbra.privacy.meter, "row_distance", lambda space, relation: real(space, Relation.ZERO_OUT))
@@ -205,6 +222,26 @@ NO_NEIGHBOUR = test_whole_way.test_no_neighbour_moves_what_meets_the_noise_by_mo
 
 
 CASES = [
+    bug(replaced_set_paid_as_added, test_set_sensitivity.test_counts_of_items_move_by_the_bound_and_no_more, 4, 2),
+    bug(
+        replaced_set_paid_as_added,
+        test_items.test_no_neighbour_moves_what_meets_the_noise_by_more_than_was_paid,
+        test_items.BUDGETS[0],
+    ),
+    bug(
+        replaced_set_paid_as_added,
+        test_items.test_noise_of_the_counts_has_its_scale_and_no_other,
+        Relation.REPLACE,
+        6,
+        6,
+    ),
+    bug(set_taken_for_a_category, test_set_sensitivity.test_counts_of_items_move_by_the_bound_and_no_more, 4, 2),
+    bug(set_taken_for_a_category, test_set_sensitivity.test_distances_between_sets_are_what_a_block_says, 4, 2),
+    bug(
+        set_taken_for_a_category,
+        test_items.test_no_neighbour_moves_what_meets_the_noise_by_more_than_was_paid,
+        test_items.BUDGETS[3],
+    ),
     bug(one_hot_as_one_column, test_sensitivity.test_one_hot_change_counts_both_coordinates),
     bug(one_hot_as_one_column, test_sensitivity.test_no_cell_change_exceeds_the_bound_and_the_worst_reaches_it),
     bug(add_remove_as_replace, test_sensitivity.test_row_map_refuses_add_remove_by_name),

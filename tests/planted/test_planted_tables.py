@@ -5,15 +5,20 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+import adumbra.declare.cell_kinds.item_set
+import adumbra.declare.item_sets
 import adumbra.declare.spelling
 import adumbra.jupa.features
 import adumbra.pipeline
+import adumbra.privacy.engine
 import adumbra.tables.columnar
 import adumbra.tables.encode
 import adumbra.tables.row_source
 from adumbra.declare.guarantee import Relation
 from adumbra.declare.space import HALF
+from tests.declare import test_item_sets
 from tests.jupa import test_jupa_columns
+from tests.mechanisms import test_items
 from tests.pipeline import test_whole_way
 from tests.planted.planting import assert_caught, bug, parametrized
 from tests.tables import test_damaged_tables, test_encode, test_one_cell
@@ -89,6 +94,18 @@ ONE_RECORD = test_one_cell.test_one_cell_changes_no_other_record_for_jupa
 TYPED = (test_one_cell.numpy_numbers,)  # never text
 
 
+def set_longer_than_declared(patch):
+    """The cut to so many values is skipped: what a row adds is as long as its cell."""
+    for place in (adumbra.declare.item_sets, adumbra.declare.cell_kinds.item_set):
+        patch.setattr(place, "cut", lambda held, most: held)
+
+
+def set_longer_than_declared_at_an_open_door(patch):
+    """The same, and nobody looks at the rows again before they are counted."""
+    set_longer_than_declared(patch)
+    patch.setattr(adumbra.privacy.engine, "check_bounded", lambda batch, space: None)
+
+
 CASES = [
     bug(bound_read_from_data, test_encode.test_scaling_comes_from_the_schema_and_never_from_the_data),
     bug(
@@ -111,6 +128,17 @@ CASES = [
         "a number of too many digits",
     ),
     bug(batches_not_validated_before_the_charge, test_damaged_tables.test_parquet_text_that_is_no_text),
+    bug(set_longer_than_declared, test_item_sets.test_every_cell_is_read_by_itself_as_the_definition_says),
+    bug(set_longer_than_declared, test_item_sets.test_a_column_of_sets_is_encoded_and_its_repairs_are_counted),
+    bug(
+        set_longer_than_declared_at_an_open_door,
+        test_item_sets.test_of_too_many_the_first_in_declared_order_stay_wherever_they_stand,
+    ),
+    *(
+        bug(plant, test_items.test_no_neighbour_moves_what_meets_the_noise_by_more_than_was_paid, budget)
+        for plant in (set_longer_than_declared, set_longer_than_declared_at_an_open_door)
+        for budget in test_items.BUDGETS[::2]
+    ),
     bug(boolean_column_read_by_its_own_rule, test_one_cell.test_true_and_false_are_one_and_zero),
     bug(boolean_column_read_by_its_own_rule, ONE_CELL, test_one_cell.pandas_plain),
     bug(boolean_column_read_by_its_own_rule, ONE_RECORD, test_one_cell.pandas_plain),

@@ -19,7 +19,7 @@ from adumbra.report.document import Table as Shown
 from adumbra.tables.row_source import RowSource
 from adumbra.tables.table import Table
 
-__all__ = ["CountsCheck", "CountsFit", "check_counts"]
+__all__ = ["CountsCheck", "CountsFit", "check_counts", "counts_fit"]
 
 Answers = Callable[[Workload, float], pl.DataFrame]
 _QUERIES = 1000
@@ -48,6 +48,7 @@ class CountsCheck:
     """Counts of a release beside those of the truth."""
 
     cells: int
+    """That were counted."""
     mu: float
     """Share of answers that may be further off than eta."""
     fits: tuple[CountsFit, ...]
@@ -80,11 +81,12 @@ def check_counts(answers: Answers, domain: Domain, truth: Table, schema: Schema,
         "random ranges": random_ranges(domain.shape, count, within=domain.values),
         "single cells": Workload.boxes(domain.shape, low, low + 1.0),
     }
-    fits = (_fit(what, answers(each, mu), box_sums(counts, each)) for what, each in asked.items())
+    fits = (counts_fit(what, answers(each, mu), box_sums(counts, each)) for what, each in asked.items())
     return CountsCheck(domain.size, mu, tuple(fits))
 
 
-def _fit(what: str, answers: pl.DataFrame, truth: Reals) -> CountsFit:
+def counts_fit(what: str, answers: pl.DataFrame, truth: Reals) -> CountsFit:
+    """What answers (`value`, `standard_error`, `eta`) of one kind, `what` they are, are off from the `truth`."""
     off = np.abs(answers["value"].to_numpy() - truth)
     stated = answers["standard_error"].to_numpy()
     return CountsFit(

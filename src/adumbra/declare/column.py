@@ -19,6 +19,7 @@ from adumbra.common.validation import said
 from adumbra.declare.cell_kinds.calendar import Date, Datetime, Duration, TimeOfDay
 from adumbra.declare.cell_kinds.category import MAX_VALUES, Category, Flag, Ordinal
 from adumbra.declare.cell_kinds.cell_kind import CellKind
+from adumbra.declare.cell_kinds.item_set import ItemSet
 from adumbra.declare.cell_kinds.number import Number
 from adumbra.declare.spelling import Value
 from adumbra.declare.spelling import key as key_of
@@ -41,7 +42,7 @@ __all__ = [
 ]
 
 CELL_KINDS: dict[str, type[CellKind]] = {
-    kind.name: kind for kind in (Number, Category, Flag, Ordinal, Date, Datetime, TimeOfDay, Duration)
+    kind.name: kind for kind in (Number, Category, Flag, Ordinal, Date, Datetime, TimeOfDay, Duration, ItemSet)
 }
 """Every kind of cell, by the word that the schema has for it."""
 KEEP = "keep"

@@ -161,7 +161,9 @@ class Schema:
         for column in self.measured:
             cells = column.cells
             blocks.append(
-                Block(column.name, cells.block, start, cells.width, cells.fallback, cells.levels, cells.spikes)
+                Block(
+                    column.name, cells.block, start, cells.width, cells.fallback, cells.levels, cells.spikes, cells.most
+                )
             )
             start += cells.width
         return Space(tuple(blocks), steps)

@@ -9,12 +9,14 @@ exactly the number whose sensitivity was proved (docs/proofs/grid.md).
 | number | 1 | -GRID/2 (declared low) .. GRID/2 (declared high), never 0 |
 | flag | 1 | -GRID/2 (no) or GRID/2 (yes) |
 | category | one per declared value | CATEGORY_STEPS at the cell's value, 0 elsewhere |
+| set | one per declared value | `set_steps(most)` at each of the cell's values, at most `most` of them, 0 elsewhere |
 
 An empty cell (missing, unknown) takes its column's declared fallback; with none declared it is 0 in all its
 coordinates, and no value is: a number in the very middle of its range is one step above it. So whoever reads an
 encoded row can tell whether a cell was there. In encoded units a number or flag that moves across its whole range, and
 a category that changes, each move by a squared distance of 1 (the category slightly less: CATEGORY_STEPS is rounded
-towards zero).
+towards zero), and so does a set that is exchanged for another without a common value. A set of at most one value is a
+category.
 """
 
 from __future__ import annotations
@@ -27,7 +29,19 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CATEGORY_STEPS", "COUNT_STEPS", "EXACT", "GRID", "HALF", "MOST_LEVELS", "WHOLE", "Block", "Kind", "Space"]
+__all__ = [
+    "CATEGORY_STEPS",
+    "COUNT_STEPS",
+    "EXACT",
+    "GRID",
+    "HALF",
+    "MOST_LEVELS",
+    "WHOLE",
+    "Block",
+    "Kind",
+    "Space",
+    "set_steps",
+]
 
 GRID = 2**16
 HALF = GRID // 2
@@ -41,7 +55,16 @@ CATEGORY_STEPS = math.isqrt(GRID * GRID // 2)  # floor(GRID / sqrt(2)) = 46340
 MOST_LEVELS = GRID
 """Equally spaced values that the grid keeps apart; a column of more is treated like any other number."""
 
-Kind = Literal["number", "flag", "category"]
+Kind = Literal["number", "flag", "category", "set"]
+
+
+def set_steps(most: int) -> int:
+    """Grid steps of a value that is in a set of at most so many: floor(GRID / sqrt(2 most)).
+
+    >>> set_steps(1) == CATEGORY_STEPS, set_steps(10)
+    (True, 14654)
+    """
+    return math.isqrt(GRID * GRID // (2 * most))
 
 
 @dataclass(frozen=True)
@@ -59,6 +82,8 @@ class Block:
     where there are more than `MOST_LEVELS`."""
     spikes: tuple[int, ...] = ()
     """Grid positions of values that are declared to be common: each gets a cell of its own."""
+    most: int = 1
+    """Values that one cell of a set can hold."""
 
     @property
     def keeps(self) -> bool:
@@ -71,16 +96,39 @@ class Block:
         return self.start + self.width
 
     @property
-    def reach(self) -> int:
+    def by_place(self) -> bool:
+        """Whether every declared value has a coordinate of its own: a category or a set."""
+        return self.kind in ("category", "set")
+
+    @property
+    def steps(self) -> int:
+        """Largest size of one coordinate, in grid steps."""
+        return set_steps(self.most) if self.by_place else HALF
+
+    @property
+    def filled(self) -> int:
+        """Coordinates of one cell that are not 0, at most."""
+        return min(self.width, self.most)
+
+    @property
+    def changed(self) -> int:
+        """Coordinates in which two cells differ, at most."""
+        return min(self.width, 2 * self.most)
+
+    @property
+    def reach(self) -> float:
         """Largest L2 norm of the cell, in grid steps."""
-        return CATEGORY_STEPS if self.kind == "category" else HALF
+        return math.sqrt(self.reach_squared)
+
+    @property
+    def reach_squared(self) -> int:
+        """Its square, a whole number."""
+        return self.filled * self.steps**2
 
     @property
     def span_squared(self) -> int:
         """Largest squared L2 distance between two values of the cell, in grid steps, the empty cell included."""
-        if self.kind != "category":
-            return GRID * GRID
-        return (2 if self.width > 1 else 1) * CATEGORY_STEPS * CATEGORY_STEPS
+        return self.changed * self.steps**2 if self.by_place else GRID * GRID
 
     @property
     def emptied(self) -> int:
@@ -90,9 +138,9 @@ class Block:
     @property
     def emptied_squared(self) -> int:
         """Largest squared L2 distance between a value of the cell and the empty cell, in grid steps."""
-        if self.kind != "category":
+        if not self.by_place:
             return self.emptied**2
-        return CATEGORY_STEPS**2 if self.fallback is None else self.span_squared
+        return self.reach_squared if self.fallback is None else self.span_squared
 
 
 @dataclass(frozen=True)
@@ -112,9 +160,19 @@ class Space:
         return np.array([block.start for block in self.blocks], dtype=np.int64)
 
     @cached_property
-    def reaches(self) -> NDArray[np.float64]:
-        """`Block.reach` of each block."""
-        return np.array([block.reach for block in self.blocks], dtype=np.float64)
+    def steps(self) -> NDArray[np.float64]:
+        """`Block.steps` of each block: the most that one of its coordinates can be."""
+        return np.array([block.steps for block in self.blocks], dtype=np.float64)
+
+    @cached_property
+    def filled(self) -> NDArray[np.int64]:
+        """`Block.filled` of each block."""
+        return np.array([block.filled for block in self.blocks], dtype=np.int64)
+
+    @cached_property
+    def by_place(self) -> NDArray[np.bool_]:
+        """`Block.by_place` of each block."""
+        return np.array([block.by_place for block in self.blocks], dtype=np.bool_)
 
     @cached_property
     def widths(self) -> NDArray[np.int64]:
@@ -129,7 +187,7 @@ class Space:
     @property
     def reach(self) -> float:
         """Upper bound on the L2 norm of a row, in grid steps."""
-        cells = math.sqrt(sum(b.reach**2 for b in self.blocks)) * (1 + 1e-12)
+        cells = math.sqrt(sum(b.reach_squared for b in self.blocks)) * (1 + 1e-12)
         return cells if self.row_bound is None else min(cells, float(self.row_bound))
 
     @property

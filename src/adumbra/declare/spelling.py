@@ -255,6 +255,8 @@ def blank(cells: pl.Series) -> NDArray[np.bool_]:
         return np.asarray(cells.is_null() | cells.is_nan().fill_null(False))
     if cells.dtype.is_numeric() or cells.dtype == pl.Boolean or cells.dtype.is_temporal():
         return np.asarray(cells.is_null())
+    if isinstance(cells.dtype, pl.List | pl.Array):
+        return np.asarray(cells.is_null() | (cells.cast(pl.List(cells.dtype.inner)).list.len() == 0).fill_null(True))
     return np.asarray(texts(cells).str.to_lowercase().is_in(BLANK).fill_null(True))
 
 

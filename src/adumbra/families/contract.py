@@ -38,6 +38,7 @@ __all__ = [
     "RowAnswers",
     "Setting",
     "SumAnswer",
+    "check_sets",
     "check_supported",
     "promised_delta",
     "public_options",
@@ -194,6 +195,17 @@ def check_supported(mechanism: Mechanism, neighbours: Neighbours) -> None:
             f"a unit {mechanism.name} supports ({', '.join(mechanism.units)})",
             f"unit {neighbours.unit.value}",
             "pass one of them with --unit",
+        )
+
+
+def check_sets(mechanism: Mechanism | Chooser, space: Space) -> None:
+    """Refuse columns whose cells are sets, but for mechanisms that say they take them (`sets`, beside the others)."""
+    column = next((block.column for block in space.blocks if block.kind == "set"), None)
+    if column is not None and not getattr(mechanism, "sets", False):
+        raise InputError(
+            f"columns with one value in a cell for {mechanism.name}",
+            f"{column!r}, a set",
+            f'write role = "drop" for it in the schema, or count its values with --mechanism items --columns {column}',
         )
 
 

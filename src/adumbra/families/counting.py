@@ -15,6 +15,7 @@ from adumbra.common.types import Reals
 from adumbra.common.validation import at_least, settle
 from adumbra.declare.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.declare.schema import Schema
+from adumbra.declare.space import Space
 from adumbra.families.challenge import Challenge, emptied
 from adumbra.families.contract import Deltas, Draft, Measurer, Query, Setting, SumAnswer
 from adumbra.families.forecast import Forecast, forecasts, linear_errors
@@ -31,6 +32,7 @@ __all__ = [
     "Counted",
     "LeastSquares",
     "OneMeasurement",
+    "check_no_row_bound",
     "comparison",
     "domain_of",
     "draft_of",
@@ -49,13 +51,18 @@ def domain_of(setting: Setting, columns: tuple[str, ...], bins: int | None) -> D
     """
     if setting.schema is None:
         raise ValueError("a domain needs a schema")
-    if setting.space.row_bound is not None:
+    check_no_row_bound(setting.space)
+    return Domain.of(setting.schema, setting.space, columns, bins)
+
+
+def check_no_row_bound(space: Space) -> None:
+    """Refuse a row bound where rows are counted."""
+    if space.row_bound is not None:
         raise InputError(
             "no row bound: a row that is clipped to a length falls into other cells than its own",
             "a row bound",
             "leave out --row-bound; a row counts once however long it is",
         )
-    return Domain.of(setting.schema, setting.space, columns, bins)
 
 
 def rows_in_cells(setting: Setting) -> float | None:
@@ -74,6 +81,7 @@ class Counted:
     relations: ClassVar[tuple[str, ...]] = ("replace", "zero-out", "add-remove")
     answers: ClassVar[tuple[str, ...]] = ("range", "count", "marginal", "workload")
     deltas: ClassVar[Deltas] = "any"
+    sets: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         settle(self)

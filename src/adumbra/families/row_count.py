@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 from adumbra.families.contract import Measurer, Query, Setting, SumAnswer
 from adumbra.queries.sums import Count
 
-__all__ = ["UNKNOWN_ROWS", "counted_rows", "known_rows", "measured_arrays", "measured_names", "public_rows", "with_size", "with_size_query"]
+__all__ = [
+    "UNKNOWN_ROWS",
+    "counted_rows",
+    "known_rows",
+    "measured_arrays",
+    "measured_names",
+    "public_rows",
+    "with_size",
+    "with_size_query",
+]
 
 _SIZE = "size"
 _SHARE = 0.02

@@ -104,7 +104,8 @@ class DrawnTable:
 def watchable(setting: Setting, columns: Columns) -> tuple[int, ...]:
     """Columns of whose absence a score may be taken, by public facts: not so many that scores become many more.
 
-    `setting` says what is promised, `columns` are those to draw. None under pure epsilon, where each score more would be paid for: what is missing is then drawn by itself.
+    `setting` says what is promised, `columns` are those to draw. None under pure epsilon, where each score more would
+    be paid for: what is missing is then drawn by itself.
     """
     keeping = [j for j, block in enumerate(columns.features) if block.keeps]
     return tuple(keeping[: 0 if setting.pure else max(32, sum(b.width for b in columns.features) // 8)])

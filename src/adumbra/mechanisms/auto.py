@@ -16,8 +16,8 @@ from adumbra.mechanisms.dppro import DPPro
 from adumbra.mechanisms.hybrid import Hybrid
 from adumbra.mechanisms.moments import Moments
 from adumbra.mechanisms.tables import Tables
-from adumbra.models.columns import MOST_COORDINATES, Columns, parse_label, rows_to_draw
 from adumbra.models.column_cells import equal_cells, form_of
+from adumbra.models.columns import MOST_COORDINATES, Columns, parse_label, rows_to_draw
 from adumbra.queries.sums import TablesQuery
 
 __all__ = ["Auto"]

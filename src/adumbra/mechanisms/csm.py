@@ -143,6 +143,11 @@ class CSM(OneMeasurement):
             ),
         )
 
+    @property
+    def sets(self) -> bool:  # type: ignore[override]  # records have all columns, counts those that are named
+        """Whether columns of sets may stand beside those that are counted."""
+        return self.input == "histogram"
+
     def strategy(self, setting: Setting) -> Sensing:
         """The sketch."""
         return self._sketch(setting)

@@ -14,6 +14,7 @@ from adumbra.families.forecast import forecasts
 from adumbra.mechanisms.catalogue import catalogue, options
 from adumbra.mechanisms.csm import CSM
 from adumbra.mechanisms.hierarchical import Hierarchical
+from adumbra.mechanisms.items import Items
 from adumbra.mechanisms.laplace import Laplace
 from adumbra.mechanisms.privelet import Privelet
 
@@ -51,6 +52,7 @@ class Histogram:
     relations: ClassVar[tuple[str, ...]] = Counted.relations
     answers: ClassVar[tuple[str, ...]] = Counted.answers
     deltas: ClassVar[Deltas] = "any"
+    sets: ClassVar[bool] = True
     cites: ClassVar[tuple[Reference, ...]] = (*Hierarchical.cites, *Privelet.cites, *CSM.cites)
 
     def __post_init__(self) -> None:
@@ -68,6 +70,9 @@ class Histogram:
 
     def choose(self, setting: Setting) -> tuple[Mechanism, str]:
         """The mechanism, and why, in a sentence."""
+        sets = [block.column for block in setting.space.blocks if block.kind == "set"]
+        if sets and sets == list(self.columns or [block.column for block in setting.space.blocks]):
+            return Items(self.columns), f"{sets[0]} is a set: its values are counted one by one"
         domain = domain_of(setting, self.columns, self.bins)
         found = [f for f in forecasts(setting, domain, self.atoms) if self.atoms is not None or not f.given]
         found = [f for f in found if f.mechanism != "fourier"]  # its smoothness is nobody's public knowledge

@@ -54,8 +54,8 @@ _TABLES, _SECOND, _PILOT, _RESIDUALS = "tables", "class tables", "moments", "mom
 _TABLE_SHARE = {"model": 0.2, "correlations": 0.2, "marginals": 0.5}
 """Share of the budget for all tables together, by need."""
 _SECOND_LOOK_FROM = 200.0
-"""A second look is taken where a cell's noise is below rows / this; by class, where it is below rows / (classes * this).
-Before, its tables would be noise."""
+"""A second look is taken where a cell's noise is below rows / this, and by class where it is below rows / (classes *
+this). Before, its tables would be noise."""
 _PILOT_WEIGHT, _RESIDUAL_WEIGHT = 0.6, 0.7
 """Weights of the second moment; those of counts and sums follow (binomial: sensitivity exactly sqrt 2)."""
 _CLEAR, _WIDE = 15.0, 100

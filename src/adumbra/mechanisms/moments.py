@@ -166,9 +166,7 @@ class _ScoreScale:
         """From the schema alone; of the columns `watched` half is missing."""
         width = sum(block.width for block in columns.features)
         half = np.full(len(columns.features), 0.5)
-        return _ScoreScale(
-            columns.features, np.zeros(width), np.full(width, float(HALF)), float(width), half, watched
-        )
+        return _ScoreScale(columns.features, np.zeros(width), np.full(width, float(HALF)), float(width), half, watched)
 
     @staticmethod
     def measured(columns: Columns, noisy: SumAnswer, rows: float, most: int) -> _ScoreScale:

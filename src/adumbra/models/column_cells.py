@@ -30,8 +30,8 @@ __all__ = [
     "alike",
     "as_cells",
     "by_value",
-    "equal_cells",
     "drawn_in",
+    "equal_cells",
     "first_cells",
     "form_of",
     "levels_with_room",
@@ -60,9 +60,7 @@ def form_of(block: Block) -> Form:
     return "levels" if block.levels is not None and block.levels <= LEVELS else "number"
 
 
-def equal_cells(
-    blocks: Sequence[Block], bins: int, most_levels: float = LEVELS, *, missing: bool = False
-) -> Cells:
+def equal_cells(blocks: Sequence[Block], bins: int, most_levels: float = LEVELS, *, missing: bool = False) -> Cells:
     """Cells of the columns `blocks`: one for each level of a number of at most `most_levels`, else about `bins`.
 
     Those hold whole levels. With `missing`, columns that keep empty cells have one for them.
@@ -90,9 +88,9 @@ def mass_cells(first: Cells, quantiles: Sequence[Callable[[Reals], Reals]] | Non
     """Cells for a second look, of about equal released mass: resolution goes where the column is.
 
     `first` are the cells of the first look. Columns that had one for each value have the same again; any other number
-    gets about `parts` cells, in whole levels; a level that holds as much as half of one, a declared spike and either end
-    of the range have a cell of their own. `quantiles` are those of the columns; where they are None, cells are of equal
-    width.
+    gets about `parts` cells, in whole levels; a level that holds as much as half of one, a declared spike and either
+    end of the range have a cell of their own. `quantiles` are those of the columns; where they are None, cells are of
+    equal width.
     """
     counts: list[int] = []
     cuts: list[Reals | None] = []
@@ -109,8 +107,9 @@ def mass_cells(first: Cells, quantiles: Sequence[Callable[[Reals], Reals]] | Non
         alone = np.concatenate([heavy, np.rint((np.array(block.spikes, dtype=np.float64) + HALF) * (last / GRID))])
         alone = np.concatenate([alone, [0.0, float(last)]])
         after = np.unique(np.concatenate([level[1::2], alone, alone - 1]))
-        cuts.append(cut_after(block, after[(after >= 0) & (after < last)]))
-        counts.append(len(cuts[-1]) + 1)
+        inner = cut_after(block, after[(after >= 0) & (after < last)])
+        cuts.append(inner)
+        counts.append(len(inner) + 1)
     return Cells(first.blocks, tuple(counts), tuple(cuts), first.missing)
 
 

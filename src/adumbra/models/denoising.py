@@ -80,7 +80,7 @@ def missing_shares(looks: Sequence[tuple[Reals, float, Cells]], rows: float) -> 
 
 
 def joined(first: tuple[Reals, float, Cells], second: tuple[Reals, float, Cells]) -> tuple[Reals, Reals]:
-    """Counts of the cells of a `first` look and the sd of each column's noise, with a `second` look where it had the same.
+    """Counts of a `first` look and the sd of each column's noise, joined with a `second` where it had the same cells.
 
     A look has the noisy counts, the standard deviation of their noise, and the cells.
     """
@@ -164,9 +164,7 @@ def _shapes() -> Reals:
     means, sizes = np.meshgrid(ndtr(np.linspace(-2.4, 2.4, 33)), np.geomspace(1, 300, 13))
     mean, size = means.ravel()[:, None], sizes.ravel()[:, None]
     return np.asarray(
-        betainc(
-            np.maximum(mean * size, 0.05), np.maximum((1 - mean) * size, 0.05), np.linspace(0, 1, _FINE + 1)[None]
-        )
+        betainc(np.maximum(mean * size, 0.05), np.maximum((1 - mean) * size, 0.05), np.linspace(0, 1, _FINE + 1)[None])
     )
 
 
@@ -204,13 +202,11 @@ def _denoised_ordered(tables: Reals, variance: Reals, edges: Sequence[Reals], ro
     return onto_simplex(guess + shrunk_deviations(tables - guess, variance, True))
 
 
-def denoised(
-    noisy: Reals, sd: Reals | float, rows: float, cells: Cells, missing: Reals | None = None
-) -> ColumnTables:
+def denoised(noisy: Reals, sd: Reals | float, rows: float, cells: Cells, missing: Reals | None = None) -> ColumnTables:
     """Tables of shares for each column of `cells`.
 
-    `noisy` are the counts of all cells, column after column, with noise of standard deviation `sd` (one, or one for each
-    column); `rows` is what a column's counts add up to. `missing` is the share of it that is empty; None asks the
+    `noisy` are the counts of all cells, column after column, with noise of standard deviation `sd` (one, or one for
+    each column); `rows` is what a column's counts add up to. `missing` is the share of it that is empty; None asks the
     counts.
     """
     sd = np.broadcast_to(np.asarray(sd, dtype=np.float64), len(cells.blocks))
@@ -241,7 +237,8 @@ def predicted_table_error(
     """Mean total variation of a denoised table, by a parametric bootstrap: the same noise is added once more.
 
     `tables` are the denoised shares of the columns of `cells`; `sd`, in rows, is that of the noise on a count (one,
-    or one for each column) and `rows` the number of rows. `generator` draws noise that is post-processing and protects nothing.
+    or one for each column) and `rows` the number of rows. `generator` draws noise that is post-processing and protects
+    nothing.
     """
     counts = []
     for table, lost, empty in zip(tables.values, tables.missing, cells.missing, strict=True):

@@ -19,7 +19,6 @@ from adumbra.declare.space import GRID, Block
 from adumbra.models.class_tables import ClassTables
 from adumbra.models.column_cells import form_of, on_levels
 from adumbra.models.columns import Columns, classes_to_draw, in_batches
-from adumbra.models.marginals import Marginal
 from adumbra.models.score_layout import ScoreLayout
 from adumbra.models.shrinkage import apportion
 from adumbra.models.two_round_gaussian import Latent, NoisyMoments, Pilot, noise_rows
@@ -78,7 +77,7 @@ class Decoder:
         for j, marginal in enumerate(marginals):
             if marginal.form == "values":
                 rows, start = members.get(j, slice(None)), positions[j]
-                found = marginal.vectors[draft._category(sample[rows], j)]
+                found = marginal.vectors[draft._category(sample[rows], j, exact=False)]
                 scores[start : start + marginal.width, rows] = found.T
         orders = []
         for j, a in zip(ordered, at, strict=True):
@@ -113,7 +112,7 @@ class Decoder:
                 there = np.flatnonzero(~self._lost(latent, j, groups, generator))
             own, column = upright[self.layout.positions[j]][there], np.full(rows, np.nan)
             if marginal.form == "values":
-                column[there] = self._category(latent[there], j)
+                column[there] = self._category(latent[there], j, exact=seen is None)
             else:
                 decoded = np.empty(len(own))
                 decoded[np.argsort(own)] = self._values(j, len(own))
@@ -134,10 +133,8 @@ class Decoder:
     ) -> NDArray[np.bool_]:
         """Which rows have an empty cell: as many as the tables say, those of the highest rank."""
         place = self.layout.presence.get(j)
-        if place is not None:
-            own = latent[:, place]
-        else:
-            own = np.zeros(len(latent)) if generator is None else generator.random(len(latent))
+        chance = generator.random(len(latent)) if place is None and generator is not None else np.zeros(len(latent))
+        own = chance if place is None else latent[:, place].astype(np.float64)
         out = np.zeros(len(latent), dtype=bool)
         if groups is None or self.by_class is None:
             parts = [(np.arange(len(latent)), self.layout.marginals[j].missing)]
@@ -150,15 +147,15 @@ class Decoder:
                 out[members[np.argpartition(own[members], len(members) - lost)[len(members) - lost :]]] = True
         return out
 
-    def _category(self, latent: Draws, j: int, shares: Reals | None = None) -> Integers:
-        """The largest of latent value plus offset, with offsets moved until the shares are met."""
+    def _category(self, latent: Draws, j: int, shares: Reals | None = None, *, exact: bool = True) -> Integers:
+        """The largest of latent value plus offset, with offsets moved until the shares are met, `exact` or nearly so."""
         own = self.layout.marginals[j].shares
         shares = own if shares is None else shares
         start = self.layout.positions[j]
         part = latent[:, start : start + len(own)] * np.sqrt(own * (1 - own) + 1e-9)
         few, offset = part[: 2 * _SAMPLE], shares.copy()
         step = 0.3 / np.sqrt(shares * (1 - shares) + 0.01)
-        for turn in range(48):
+        for turn in range(40 + (4 if exact else 0)):
             if turn == 40:  # a few rows have told nearly all; many tell the rest
                 few, step = part[: max(_LOOKED_AT // len(own), 2 * _SAMPLE)], step / 2
             found = np.bincount((few + offset).argmax(axis=1), minlength=len(own)) / max(len(few), 1)
@@ -193,8 +190,7 @@ def _targets(seen: NoisyMoments, at: Integers, first: Reals, second: Reals, know
     second = np.maximum(second, 1e-3)
     ratio = np.diag(seen.second)[at] / second - 1
     variance = 2 * seen.second_sd**2 / second**2
-    signal = max(float(np.mean(ratio**2 - variance)), 0.0)
-    signal = np.minimum(signal, 4 * known)
+    signal = np.minimum(max(float(np.mean(ratio**2 - variance)), 0.0), 4 * known)
     moved = ratio * signal / (signal + variance + 4 * _MISFIT)
     return first + gap * kept, second * np.clip(1 + moved, 0.5, 2.0)
 

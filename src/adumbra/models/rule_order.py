@@ -27,7 +27,7 @@ _SHIFT = 1e-3
 """How far cells may be from obeying, on average and as a share of their spread, before more rows are sorted."""
 
 
-class _Rows(Protocol):
+class _SortedRows(Protocol):
     """What is sorted: cells, where they come from, which rules are broken."""
 
     names: tuple[str, ...]
@@ -43,7 +43,7 @@ class _Rows(Protocol):
     def classes(self) -> Integers | None: ...
 
 
-def sort_orders(rows: _Rows) -> bool:
+def sort_orders(rows: _SortedRows) -> bool:
     """Sort the columns of broken orders over as few rows as it takes; whether any rule was mended."""
     before = np.count_nonzero(rows.broken)
     for index, limit in enumerate(rows.limits):
@@ -65,7 +65,7 @@ def _orders(tree: Typed) -> Iterator[tuple[Typed, Typed]]:
             yield first, second
 
 
-def _sorted(rows: _Rows, index: int, lesser: Typed, greater: Typed) -> None:
+def _sorted(rows: _SortedRows, index: int, lesser: Typed, greater: Typed) -> None:
     """Sort one order: over the broken rows and ever more of the others.
 
     `rows` is what is sorted; `index` is the place of the rule; `lesser` and `greater` are its two sides.
@@ -86,7 +86,9 @@ def _sorted(rows: _Rows, index: int, lesser: Typed, greater: Typed) -> None:
     _nudged(rows, index, (own, moved), keys)
 
 
-def _depth(rows: _Rows, chosen: Integers, names: tuple[str, str], keys: Mapping[str, Reals], cells: Integers) -> Reals:
+def _depth(
+    rows: _SortedRows, chosen: Integers, names: tuple[str, str], keys: Mapping[str, Reals], cells: Integers
+) -> Reals:
     """By how much each row breaks the order, 0 where it obeys, nan where a cell is empty.
 
     `rows` is what is sorted, `chosen` those in question; `names` are the two columns and `keys` their values; `cells`
@@ -96,7 +98,7 @@ def _depth(rows: _Rows, chosen: Integers, names: tuple[str, str], keys: Mapping[
 
 
 def _tried(
-    rows: _Rows,
+    rows: _SortedRows,
     index: int,
     chosen: Integers,
     names: tuple[str, str],
@@ -125,7 +127,7 @@ def _tried(
         rows.broken[:, chosen] = after
 
 
-def _nudged(rows: _Rows, index: int, names: tuple[str, str], keys: Mapping[str, Reals]) -> None:
+def _nudged(rows: _SortedRows, index: int, names: tuple[str, str], keys: Mapping[str, Reals]) -> None:
     """Give rows that are still broken the nearest cell of one of the two columns that was drawn and obeys.
 
     `rows` is what is sorted; `index` is the place of the rule; `names` are the two columns and `keys` their values.
@@ -152,7 +154,7 @@ def _nudged(rows: _Rows, index: int, names: tuple[str, str], keys: Mapping[str, 
         rows.broken[:, broken[mended]] = after[:, mended]
 
 
-def _all(rows: _Rows) -> range:
+def _all(rows: _SortedRows) -> range:
     return range(len(rows.limits))
 
 

@@ -62,7 +62,7 @@ def obeying(
     if len(frame):
         classes = _classes(frame, groups)
         for group in rules.groups:
-            frame = _Repair(frame, rules, group, classes, generator).run()
+            frame = _GroupRepair(frame, rules, group, classes, generator).run()
     done = rules.complete(frame)
     if rules and rules.broken(done).select(pl.any_horizontal(pl.all()).any()).item():
         raise RuntimeError("a repaired row still breaks a rule")
@@ -82,7 +82,7 @@ def _classes(frame: pl.DataFrame, groups: Sequence[str] | Integers | None) -> In
     return found
 
 
-class _Repair:
+class _GroupRepair:
     """The rows of one group of rules: which cell each row has now, and which rules it breaks."""
 
     def __init__(

@@ -51,7 +51,7 @@ def sharpened(
 
 
 def _refined(marginal: Marginal, edges: Reals, table: Reals, clear: float) -> Marginal:
-    """The marginal whose cells with these `edges` have the shares in `table`; what is `clear` of the noise keeps its place."""
+    """The marginal whose cells with these `edges` have the shares in `table`; a share above `clear` keeps its place."""
     assert marginal.edges is not None
     borders = np.unique(np.concatenate([marginal.edges, edges]))
     mass = np.diff(np.interp(borders, marginal.edges, marginal.below))
@@ -61,7 +61,9 @@ def _refined(marginal: Marginal, edges: Reals, table: Reals, clear: float) -> Ma
     for tail, way in ((len(table) - 2, -1), (1, 1)):
         own = np.flatnonzero(cell == tail)
         if len(own) > 1 and table[tail] > 0:
-            mass[own] = _tail(mass[own], borders[own], width[own], marginal.shares[seen[own]] > clear, tail, way, edges, table)
+            kept = np.where(marginal.shares[seen[own]] > clear, mass[own], 0.0)
+            ends = np.stack([borders[own], borders[own] + width[own]])
+            mass[own] = _tail(kept, ends, tail, way, edges, table) if kept.sum() < table[tail] else mass[own]
     total = np.bincount(cell, weights=mass, minlength=len(table))
     # a cell that held nothing before is filled evenly
     share = np.where(total[cell] > 1e-12, mass, width)
@@ -70,26 +72,20 @@ def _refined(marginal: Marginal, edges: Reals, table: Reals, clear: float) -> Ma
     return Marginal.of("number", mass, borders, marginal.levels, marginal.missing)
 
 
-def _tail(
-    mass: Reals, start: Reals, width: Reals, clear: Reals, tail: int, way: int, edges: Reals, table: Reals
-) -> Reals:
-    """How the mass of an outermost cell is spread: what is clear of the noise as it was seen, the rest falling off.
+def _tail(kept: Reals, ends: Reals, tail: int, way: int, edges: Reals, table: Reals) -> Reals:
+    """How the mass of an outermost cell is spread: what is `kept` as it was seen, the rest falling off.
 
-    It falls off as fast as cells before it say: where these hold `before` within a distance, and the tail holds `after`,
-    an exponential law has the rate log(1 + before / after) / distance.
+    It falls off as fast as cells before it say: where these hold `before` within a distance, and the tail holds
+    `after`, an exponential law has the rate log(1 + before / after) / distance. `ends` are those of the parts of the cell `tail`
+    of the `table` whose cells have these `edges`; `way` leads from there to the middle.
     """
     inner = tail + way * np.arange(1, 1 + _CELLS_BEFORE)
     inner = inner[(inner > 0) & (inner < len(table) - 1)]
     border = edges[tail + (way > 0)]
-    far = edges[inner[-1] + (way > 0)] if len(inner) else border
-    distance = abs(float(far - border))
-    if distance == 0:
-        return mass
-    rate = np.log1p(float(table[inner].sum()) / float(table[tail])) / distance
-    near, beyond = np.abs(start - border), np.abs(start + width - border)
-    near, beyond = np.minimum(near, beyond), np.maximum(near, beyond)
-    falling = np.exp(-rate * near) - np.exp(-rate * beyond)
-    kept = np.where(clear, mass, 0.0)
-    rest = max(float(table[tail]) - float(kept.sum()), 0.0)
-    unclear = np.where(clear, 0.0, falling)
-    return np.asarray(kept + unclear * (rest / max(float(unclear.sum()), 1e-300)))
+    distance = abs(float(edges[inner[-1] + (way > 0)] - border)) if len(inner) else 0.0
+    rate = np.log1p(float(table[inner].sum()) / float(table[tail])) / distance if distance > 0 else 0.0
+    away = np.sort(np.abs(ends - border), axis=0)
+    falling = np.exp(-rate * away[0]) - np.exp(-rate * away[1]) if rate > 0 else away[1] - away[0]
+    falling = np.where(kept > 0, 0.0, falling)
+    rest = float(table[tail]) - float(kept.sum())
+    return np.asarray(kept + falling * (rest / max(float(falling.sum()), 1e-300)))

@@ -139,14 +139,17 @@ def fault(rows: Any, low: Any, high: Any, limit: Any) -> Any:
 
 
 @compiled
-def crowded(rows: Any, starts: Any, stops: Any) -> Any:
-    """Whether some of the `rows` has two or more numbers other than 0 from one of `starts` up to its own of `stops`."""
+def crowded(rows: Any, starts: Any, stops: Any, most: Any) -> Any:
+    """Whether some of the `rows` has more than its own of `most` numbers other than 0 in a block.
+
+    Blocks reach from one of `starts` up to its own of `stops`.
+    """
     for i in range(rows.shape[0]):
         for block in range(starts.size):
             filled = 0
             for j in range(starts[block], stops[block]):
                 filled += rows[i, j] != 0
-            if filled > 1:
+            if filled > most[block]:
                 return True
     return False
 

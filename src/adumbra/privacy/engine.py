@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from adumbra.common.errors import AdumbraError, InputError
 from adumbra.common.types import Integers, Reals
-from adumbra.declare.space import CATEGORY_STEPS, EXACT, GRID, Space
+from adumbra.declare.space import EXACT, GRID, Space
 from adumbra.numerics.integer_kernels import OFF_GRID, OUTSIDE, crowded, fault, one_thread_each, worker_threads
 from adumbra.queries.query import Whole
 from adumbra.queries.row_map import RowMap
@@ -202,14 +202,15 @@ def check_bounded(batch: Reals, space: Space) -> None:
     if space.row_bound is not None and space.width * float(GRID) ** 2 >= EXACT:
         raise BoundBroken("too many coordinates to check the row bound exactly")
     rows = np.ascontiguousarray(batch)
-    category = space.reaches == CATEGORY_STEPS  # of the kinds, only a category reaches that far
-    high = np.repeat(space.reaches, space.widths)
-    low = np.where(np.repeat(category, space.widths), 0.0, -high)
+    placed = space.by_place  # a category, or a set: 0 or some steps in each coordinate, and few of them
+    high = np.repeat(space.steps, space.widths)
+    low = np.where(np.repeat(placed, space.widths), 0.0, -high)
     found = fault(rows, low, high, np.inf if space.row_bound is None else float(space.row_bound) ** 2)
     if found == OFF_GRID:
         raise BoundBroken("rows at the door are not on the grid of their space")
-    starts = space.starts[category]
-    if found == OUTSIDE or (len(starts) and crowded(rows, starts, starts + space.widths[category])):
+    starts = space.starts[placed]
+    stops, most = starts + space.widths[placed], space.filled[placed]
+    if found == OUTSIDE or (len(starts) and crowded(rows, starts, stops, most)):
         raise BoundBroken("rows at the door exceed the declared range of a column")
     if found:
         raise BoundBroken("rows at the door exceed the row bound")

@@ -147,7 +147,8 @@ def _scale(query: Query, space: Space, promise: Promise, share: float, rows: int
         return _NoiseScale(law, scale, "pure", numbers=numbers)
     # A sum may turn out to have more or fewer cells than planned, as an earlier answer suggests: it is charged for as
     # many draws as any may have, so that its cost is known before.
-    slack = noise.gaussian_slack_per_draw() * (max(query.draws(rows), _LARGEST_ANSWER) if sums_only else query.draws(rows))
+    draws = max(query.draws(rows), _LARGEST_ANSWER) if sums_only else query.draws(rows)
+    slack = noise.gaussian_slack_per_draw() * draws
     # The lines of a release share one delta, and each must leave room for the slack of all: no mechanism asks for more
     # than _LINES of them.
     reserve = noise.gaussian_slack_per_draw() * _LARGEST_ANSWER * _LINES if sums_only else 0.0
@@ -209,8 +210,8 @@ def _fresh_projections(query: RowMap, space: Space) -> dict[str, FreshProjection
     for relation in (Relation.REPLACE, Relation.ZERO_OUT):
         distance = row_distance(space, relation)
         # |z E| <= |z|_1 sqrt(k) ROUNDING/2 for a rounding error E of the matrix; |z|_1 <= |z|_2 sqrt(non-zeros),
-        # and a column changes at most two coordinates
-        changed = sum(min(block.width, 2) for block in space.blocks)
+        # and a column changes at most two coordinates, a set two for each value it can hold
+        changed = sum(block.changed for block in space.blocks)
         rounding = distance * math.sqrt(changed * query.dimension) * ROUNDING / 2
         out[f"{Unit.ROW.value}/{relation.value}"] = FreshProjection(query.dimension, distance, rounding)
     return out

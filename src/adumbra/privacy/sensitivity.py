@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 from adumbra.common.errors import InputError
 from adumbra.declare.guarantee import Neighbours, Relation, Unit
 from adumbra.declare.space import CATEGORY_STEPS, GRID, Block, Space
+from adumbra.privacy.set_sensitivity import furthest_sets, items
 from adumbra.privacy.strategy_sensitivity import histogram, tail_choice, tail_size
 from adumbra.queries.cells import Cells, Groups
 from adumbra.queries.histograms import HistogramQuery, TailChoice, TailSize
+from adumbra.queries.items import ItemsQuery
 from adumbra.queries.query import Query
 from adumbra.queries.row_map import RowClip, RowMap
 from adumbra.queries.scores import Linear, Lookup, Residuals, Scores
@@ -132,6 +134,9 @@ def _cells(matrix: Matrix, space: Space, relation: Relation, norm: Norm) -> Matr
     stretch = np.array([_stretch(block, relation) for block in space.blocks], dtype=np.float64)
     out: Matrix = np.maximum.reduceat(_norms(matrix, norm), space.starts) * stretch
     for index, block in enumerate(space.blocks):
+        if block.kind == "set":
+            emptied = relation is Relation.ZERO_OUT and block.keeps
+            out[index] = block.steps * furthest_sets(matrix[block.start : block.stop], block, emptied, norm)
         # An emptied category without a fallback moves by one row of the matrix, which is what `out` holds already.
         if block.kind == "category" and (relation is Relation.REPLACE or block.fallback is not None):
             out[index] = CATEGORY_STEPS * _widest_pair(matrix[block.start : block.stop], norm)
@@ -183,7 +188,7 @@ def _box(matrix: Matrix, space: Space, relation: Relation, cells: Matrix) -> flo
     The change of a row is the sum of its cells' changes, so its squared norm is the sum of their inner products;
     each is bounded on its own, and by Cauchy-Schwarz never above `cells[a] * cells[b]`.
     """
-    categories = [i for i, b in enumerate(space.blocks) if b.kind == "category"]
+    categories = [i for i, b in enumerate(space.blocks) if b.by_place]
     if space.width > _BOX_COORDINATES or len(categories) > _BOX_CATEGORIES:
         return math.inf
     gram = matrix @ matrix.T
@@ -200,7 +205,7 @@ def _box(matrix: Matrix, space: Space, relation: Relation, cells: Matrix) -> flo
     if relation is Relation.ZERO_OUT:
         side = np.maximum(high, -low)  # one value against empty
     else:
-        plain = np.array([b.kind != "category" for b in space.blocks])
+        plain = np.array([not b.by_place for b in space.blocks])
         side = np.where(plain[:, None], np.maximum(high, -low), high - low)
     pairs = np.empty((count, count))
     for index, block in enumerate(space.blocks):
@@ -216,12 +221,14 @@ def _box(matrix: Matrix, space: Space, relation: Relation, cells: Matrix) -> flo
         plain_index = [i for i in range(count) if i not in set(categories)]
         for a in categories:  # the transposed table already has the sharp value for plain against category
             pairs[plain_index, a] = np.minimum(pairs[plain_index, a], pairs[a, plain_index])
+    sets = [i for i, b in enumerate(space.blocks) if b.kind == "set"]
+    pairs[sets, :] = pairs[:, sets] = math.inf  # several values at once: only the limit holds
     return math.sqrt(float(np.minimum(pairs, limit).sum()))
 
 
 def _stretch(block: Block, relation: Relation) -> int:
-    if block.kind == "category":
-        return CATEGORY_STEPS
+    if block.by_place:
+        return block.steps
     return block.emptied if relation is Relation.ZERO_OUT else GRID
 
 
@@ -284,10 +291,13 @@ def _empties(clip: RowClip | None, space: Space) -> bool:
 
 
 def _total(query: Total, space: Space, relation: Relation, norm: Norm) -> float:
-    """The row itself. A category fills one coordinate of a row, so two rows differ in at most two of its places."""
+    """The row itself. A category fills one coordinate of a row, so two rows differ in at most two of its places.
+
+    A set fills as many as it can hold.
+    """
     moved = {Relation.REPLACE: space.span, Relation.ZERO_OUT: space.emptied, Relation.ADD_REMOVE: space.reach}[relation]
     alone = relation is Relation.ADD_REMOVE or (relation is Relation.ZERO_OUT and not space.has_fallback)
-    places = sum(min(block.width, 1 if alone else 2) for block in space.blocks)
+    places = sum(block.filled if alone else block.changed for block in space.blocks)
     return moved / GRID * (math.sqrt(places) if norm == "l1" else 1.0)
 
 
@@ -367,6 +377,7 @@ _OF_A_ROW: dict[type[Query], Bound] = {
     Gram: _gram,
     GramTimes: _gram_times,
     HistogramQuery: histogram,
+    ItemsQuery: items,
     MomentsQuery: _moments,
     RowMap: _row_map,
     RowsAndGram: _rows_and_gram,

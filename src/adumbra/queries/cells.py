@@ -28,7 +28,7 @@ def cell_count(block: Block, bins: int, most_levels: int = 20) -> int:
 
 
 def cut_after(block: Block, levels: Integers | Reals) -> Reals:
-    """Grid positions half a level above these `levels` of a number, counted from 0; of one without, half a grid step."""
+    """Grid positions half a level above these `levels` of a number, from 0; of one without, half a grid step above."""
     return np.asarray(-HALF + (np.asarray(levels, dtype=np.float64) + 0.5) * (GRID / last_level(block)))
 
 
@@ -75,6 +75,8 @@ class Cells:
         if len(self.missing) != len(self.blocks):
             raise ValueError("a cell for what is missing, or none, for each column")
         for block, count in zip(self.blocks, self.counts, strict=True):
+            if block.kind == "set":
+                raise ValueError("a set has no cell: a row may have several of its values")
             if count < 1 or (block.kind != "number" and count != cell_count(block, 1)):
                 raise ValueError(f"column {block.column!r} cannot have {count} cells")
         own: list[Reals | None] = []

@@ -66,6 +66,13 @@ class Domain:
                 "ask for fewer --bins; larger domains are combinations of columns, such as two parts of a code",
             )
         chosen = [blocks[name] for name in dict.fromkeys(names or blocks)]
+        several = [block.column for block in chosen if block.kind == "set"]
+        if several:
+            raise InputError(
+                "columns with one value in a cell, so that a row is in one cell",
+                f"{several[0]!r}, a set",
+                f"count its values with --mechanism items --columns {several[0]}, or name other --columns",
+            )
         if len(chosen) > MOST_COLUMNS:
             raise InputError(
                 f"at most {MOST_COLUMNS} columns in a domain", f"{len(chosen)}", "name fewer with --columns A,B"
@@ -182,7 +189,7 @@ class Domain:
         return (float(ends[0]), float(ends[1])) if first <= final else (0.0, 0.0)
 
     def _share(self, axis: int, value: object, side: int, half_steps: int = 0) -> float:
-        """Where an end of a range lies on the grid, from 0 to 1 and beyond; one left open is at the end of its `side`."""
+        """Where an end of a range lies on the grid, from 0 to 1 and beyond; one left open is at that of its `side`."""
         if value is None:
             return side * math.inf
         cells = self.columns[axis].cells

@@ -56,8 +56,8 @@ class RowClip:
         bound = max(1, math.floor(length * GRID))
         if mean is None:
             return RowClip(bound)
-        reach = np.repeat(space.reaches, space.widths)
-        return RowClip(bound, np.rint(np.clip(mean * GRID, -reach, reach)).astype(np.int64))
+        most = np.repeat(space.steps, space.widths)
+        return RowClip(bound, np.rint(np.clip(mean * GRID, -most, most)).astype(np.int64))
 
     @property
     def largest(self) -> float:
@@ -151,12 +151,13 @@ class RowMap(Query[RowAnswers]):
     def largest_sum(self, space: Space) -> float:
         """Bound on every partial sum of the product: the sum over columns of the largest cell times |M|.
 
-        A category has one non-zero coordinate, so its block contributes its largest entry, not their total.
+        A category has one non-zero coordinate, so its block contributes its largest entry, not their total; a set has
+        as many as it can hold, and contributes at most so many times that.
         """
         if self.clip is not None:  # whatever the matrix: a column is at most 1/step long, and so is each part of it
             return self.clip.bound / self.step
         largest = np.maximum.reduceat(np.abs(self.matrix), space.starts, axis=0).astype(np.float64)
-        return float((space.reaches @ largest).max(initial=0.0))
+        return float(((space.steps * space.filled) @ largest).max(initial=0.0))
 
     @property
     def per_row(self) -> RowMap:

@@ -64,7 +64,7 @@ class Linear:
 
 @dataclass(frozen=True, eq=False)
 class Lookup:
-    """A vector for each cell of a column, that for empty ones among them if it has one; else an empty cell gets zeros."""
+    """A vector for each cell of a column; an empty cell gets zeros, unless the column has a cell for it."""
 
     column: int
     """Position among the columns of `Scores.cells`."""

@@ -310,6 +310,8 @@ def _polars_type(dtype: pl.DataType) -> CellType:
         return "boolean"
     if dtype in (pl.String, pl.Categorical, pl.Enum, pl.Null, pl.Object):
         return "text"
+    if isinstance(dtype, pl.List | pl.Array):
+        return "list" if _polars_type(dtype.inner) in ("text", "number") else "other"  # type: ignore[arg-type]  # never a class
     return "time" if dtype in (pl.Date, pl.Datetime, pl.Time) else "other"
 
 

@@ -200,7 +200,7 @@ def _without_blanks(series: pl.Series, column: Column, blank_words: tuple[Value,
     """The cells, empty where one holds a word or number for that; a declared value is a value all the same."""
     declared = {key(value) for value in column.values}
     words = tuple(dict.fromkeys(str(w) for w in (*column.blank, *blank_words) if key(w) not in declared))
-    if not words:
+    if not words or isinstance(series.dtype, pl.List | pl.Array):
         return series
     there = pl.Series(places(series, words) < 0)
     return series if there.all() else series.zip_with(there, pl.Series([None], dtype=series.dtype))
@@ -287,12 +287,14 @@ def _cell_type(dtype: pl.DataType) -> str:
         return "boolean"
     if dtype in (pl.String, pl.Categorical, pl.Enum, pl.Null):
         return "text"
+    if isinstance(dtype, pl.List | pl.Array):
+        return "list"
     return "time" if dtype.is_temporal() else "other"
 
 
 def _check_type(column: Column, got: str) -> None:
     """Refuse a type without single cells; of the others, a cell that the column cannot read is an unknown one."""
-    if got == "other":
+    if got == "other" or (got == "list" and column.cells.block != "set"):
         raise InputError(
             f"column {column.name!r} with cells that kind = {column.kind} can read",
             f"cells of type {got}",

@@ -39,7 +39,7 @@ __all__ = [
 
 
 Native = Literal["polars", "pandas", "pyarrow"]
-CellType = Literal["text", "number", "boolean", "time", "other"]
+CellType = Literal["text", "number", "boolean", "time", "list", "other"]
 Opener = Callable[[], Any]
 
 
@@ -180,7 +180,10 @@ def arrow_types(schema: pa.Schema) -> dict[str, CellType]:
 
 
 def arrow_type(kind: pa.DataType) -> CellType:
-    """What cells of this type are. What is not named here (lists, unions, intervals, ...) has no single plain cells."""
+    """What cells of this type are. What is not named here (unions, intervals, ...) has no single plain cells.
+
+    Lists of text or numbers are what a set may come as.
+    """
     is_ = pa.types
     if is_.is_integer(kind) or is_.is_floating(kind) or is_.is_decimal(kind):
         return "number"
@@ -192,6 +195,8 @@ def arrow_type(kind: pa.DataType) -> CellType:
         return "time"
     if is_.is_timestamp(kind) and (kind.tz is None or _is_known_zone(kind)):
         return "time"
+    if is_.is_list(kind) or is_.is_large_list(kind) or is_.is_fixed_size_list(kind):
+        return "list" if arrow_type(kind.value_type) in ("text", "number") else "other"
     return "other"
 
 

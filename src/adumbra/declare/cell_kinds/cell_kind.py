@@ -102,6 +102,11 @@ class CellKind(ABC):
         return ()
 
     @property
+    def most(self) -> int:
+        """Values that one cell can hold."""
+        return 1
+
+    @property
     def fallback(self) -> int | None:
         """Where an empty cell goes (`Block.fallback`); None where it stays empty."""
         if self.column.missing is None:

@@ -9,9 +9,9 @@ from typing import Any
 from adumbra.common.errors import InputError
 from adumbra.common.validation import said
 from adumbra.declare.column import nearest, some_of
-from adumbra.declare.rules.declared import Declared
 from adumbra.declare.rules.literals import TEMPORAL, micros, moment
 from adumbra.declare.rules.parse import Node, wrong
+from adumbra.declare.rules.rule_column import Declared
 from adumbra.declare.rules.typed import LARGEST, Typed, call_interval, interval, literal
 
 __all__ = ["Checker", "known_column"]
@@ -141,7 +141,7 @@ class Checker:
         return pairs[0] if len(pairs) == 1 else Typed("and", "truth", tuple(pairs))
 
     def pair(self, order: str, a: Typed, b: Typed) -> Typed:
-        """One comparison of two values of one type."""
+        """One comparison, by `order`, of two values `a` and `b` of one type."""
         if a.type != b.type:
             hint = (
                 "write date(...) of the datetime" if {a.type, b.type} == {"date", "datetime"} else "compare like kinds"
@@ -174,7 +174,7 @@ class Checker:
             )
 
     def declared(self, column: Declared, value: Any, order: str) -> None:
-        """Refuse a constant that the column can never be."""
+        """Refuse a constant `value` that the `column` can never be, compared by `order`."""
         if column.values:
             if (order in ("=", "!=") or column.type == "text") and not column.has(value):
                 hint = nearest(value, tuple(map(str, column.values)))

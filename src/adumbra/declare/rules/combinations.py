@@ -11,9 +11,9 @@ import polars as pl
 from adumbra.common.validation import said
 from adumbra.declare.column import nearest, repeated, some_of
 from adumbra.declare.rules.check import known_column
-from adumbra.declare.rules.declared import Declared
 from adumbra.declare.rules.literals import TEMPORAL, moment, moment_text
 from adumbra.declare.rules.parse import wrong
+from adumbra.declare.rules.rule_column import Declared
 
 __all__ = ["Combinations", "read_combinations", "with_dependents"]
 

@@ -10,8 +10,8 @@ from typing import Any
 import polars as pl
 
 from adumbra.common.errors import InputError
-from adumbra.declare.rules.declared import Declared
 from adumbra.declare.rules.literals import TEMPORAL
+from adumbra.declare.rules.rule_column import Declared
 from adumbra.declare.rules.typed import Typed
 
 __all__ = ["compiled", "finished", "prepared"]

@@ -13,11 +13,11 @@ from adumbra.declare.column import some_of
 from adumbra.declare.rules.check import Checker
 from adumbra.declare.rules.combinations import Combinations
 from adumbra.declare.rules.compile import compiled, finished
-from adumbra.declare.rules.declared import Declared
 from adumbra.declare.rules.parse import Node, names_of, parse, wrong
+from adumbra.declare.rules.rule_column import Declared
 from adumbra.declare.rules.typed import Typed
 
-__all__ = ["Check", "Derivation", "Limit", "Lookup", "Step", "disagrees", "in_order", "read_check", "read_derived"]
+__all__ = ["Check", "Derivation", "Limit", "Step", "TableLookup", "disagrees", "in_order", "read_check", "read_derived"]
 
 _BLANKS = re.compile(r"""('[^']*'|"[^"]*"|`[^`]*`)|\s+""")
 """What is quoted, and blanks that are not."""
@@ -70,7 +70,7 @@ class Derivation:
 
 
 @dataclass(frozen=True)
-class Lookup:
+class TableLookup:
     """A column that follows from others by a public table."""
 
     column: Declared
@@ -91,7 +91,7 @@ class Lookup:
         return self.table.looked_up(work, self.column.name)
 
 
-Step = Derivation | Lookup
+Step = Derivation | TableLookup
 
 
 def disagrees(step: Step, work: pl.DataFrame) -> pl.Series:

@@ -21,9 +21,9 @@ from adumbra.common.validation import said
 from adumbra.declare.column import Column, nearest, some_of
 from adumbra.declare.rules.combinations import Combinations, read_combinations, with_dependents
 from adumbra.declare.rules.compile import prepared
-from adumbra.declare.rules.declared import Declared, declared
 from adumbra.declare.rules.parse import wrong
-from adumbra.declare.rules.parts import Check, Limit, Lookup, Step, disagrees, in_order, read_check, read_derived
+from adumbra.declare.rules.parts import Check, Limit, Step, TableLookup, disagrees, in_order, read_check, read_derived
+from adumbra.declare.rules.rule_column import Declared, declared
 from adumbra.declare.rules.typed import Typed
 from adumbra.declare.rules.witness import connected, search, sources
 
@@ -76,10 +76,13 @@ class Rules:
         chosen = iter(with_dependents(tables, needs, places))
         rules = tuple(next(chosen) if isinstance(rule, Combinations) else rule for rule in read)
         lookups = [
-            Lookup(seen[name], rule) for rule in rules if isinstance(rule, Combinations) for name in rule.dependents
+            TableLookup(seen[name], rule)
+            for rule in rules
+            if isinstance(rule, Combinations)
+            for name in rule.dependents
         ]
         steps = in_order([*derivations, *lookups])
-        parts = _Parts(rules, steps, {name: column for name, column in seen.items() if column.type})
+        parts = _RuleParts(rules, steps, {name: column for name, column in seen.items() if column.type})
         unmeasured = {step.column.name for step in steps}
         row = {c.name: _some_value(c) for c in seen.values() if c.role not in ("drop", "id")}
         found, idle = _settled(parts) if rules else ({}, ())
@@ -182,7 +185,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class _Parts:
+class _RuleParts:
     given: tuple[Check | Combinations, ...]
     steps: tuple[Step, ...]
     columns: Mapping[str, Declared]
@@ -191,7 +194,7 @@ class _Parts:
         return hash(self._key)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Parts) and self._key == other._key
+        return isinstance(other, _RuleParts) and self._key == other._key
 
     @cached_property
     def _key(self) -> str:  # by its text: to Python, (True, False) and (1, 0) are equal
@@ -233,7 +236,7 @@ def _some_value(column: Declared) -> Any:
 
 
 @lru_cache(maxsize=64)
-def _settled(parts: _Parts) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+def _settled(parts: _RuleParts) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     """A row that obeys the rules (or the error that there is none), and texts of rules that say nothing."""
     limits = [rule for rule in parts.given if isinstance(rule, Check) or rule.limits]
     row: dict[str, Any] = {}
@@ -251,13 +254,13 @@ def _not(tree: Typed) -> Typed:
     return Typed("not", "truth", (tree,))
 
 
-def _never(tree: Typed, parts: _Parts, others: Sequence[Limit] = ()) -> bool:
+def _never(tree: Typed, parts: _RuleParts, others: Sequence[Limit] = ()) -> bool:
     """Whether a condition cannot be true, as far as every possible row was considered."""
     found = search([*others, Check("", tree)], parts.columns, parts.steps)
     return found.row is None and found.complete
 
 
-def _check_condition(limit: Limit, members: Sequence[Limit], parts: _Parts) -> None:
+def _check_condition(limit: Limit, members: Sequence[Limit], parts: _RuleParts) -> None:
     """Refuse rules that together make the condition of one impossible: its rows would all have to be moved."""
     if not isinstance(limit, Check) or limit.tree.op != "implies":
         return
@@ -270,7 +273,7 @@ def _check_condition(limit: Limit, members: Sequence[Limit], parts: _Parts) -> N
         )
 
 
-def _contradiction(members: Sequence[Limit], parts: _Parts) -> InputError:
+def _contradiction(members: Sequence[Limit], parts: _RuleParts) -> InputError:
     """The error of rules that no row obeys, with the smallest set of them that was found."""
     left = list(members)
     for limit in members[:_MOST_DROPPED]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from adumbra.declare.rules.declared import Declared
 from adumbra.declare.rules.literals import micros
+from adumbra.declare.rules.rule_column import Declared
 
 __all__ = ["LARGEST", "Typed", "call_interval", "interval", "literal", "walk"]
 
@@ -53,7 +53,7 @@ def literal(kind: str, value: Any) -> Typed:
 
 
 def interval(op: str, a: Typed, b: Typed) -> tuple[float, float]:
-    """Ends of what an operation on two values can give."""
+    """Ends of what an operation `op` on two values, `a` and `b`, can give."""
     if op == "+":
         return a.low + b.low, a.high + b.high
     if op == "-":

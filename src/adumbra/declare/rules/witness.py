@@ -19,9 +19,9 @@ import polars as pl
 from adumbra.common.types import Reals
 from adumbra.declare.rules.combinations import Combinations
 from adumbra.declare.rules.compile import compiled, finished
-from adumbra.declare.rules.declared import Declared
 from adumbra.declare.rules.literals import micros
 from adumbra.declare.rules.parts import Check, Limit, Step
+from adumbra.declare.rules.rule_column import Declared
 from adumbra.declare.rules.typed import Typed, walk
 
 __all__ = ["Found", "connected", "search", "sources"]
