@@ -1,9 +1,9 @@
 """Neighbouring tables to attack: extreme rows of every kind, and a small search from the worst of them.
 
 A mechanism brings the pair that its theory calls worst (`challenges`). Here others are derived from it that a theory
-may have forgotten: opposite corners, rows at right angles, another value of a category, nothing but empty cells, a value
-against an empty cell, cells in the very middle or on a spike, out of range or unreadable, a table of a single row, a
-table whose leading direction hangs on one row.
+may have forgotten: opposite corners, rows at right angles, another value of a category, nothing but empty cells, a
+value against an empty cell, cells in the very middle or on a spike, out of range or unreadable, a table of a single
+row, a table whose leading direction hangs on one row.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _SWEEPS = 3
 def mixed(neighbours: Neighbours, row_bound: float | None = None) -> Challenge:
     """A table with every kind of column, for promises a mechanism brought no such table for.
 
-    A day, a logarithm with a fallback, a number with a spike, a flag, a category and a label; some cells are empty. What
-    is not measured is there too: ids, a derived column that says something else in the table, and a rule that half of
-    the rows break, the one that differs among them.
+    A day, a logarithm with a fallback, a number with a spike, a flag, a category and a label; some cells are empty.
+    What is not measured is there too: ids, a derived column that says something else in the table, and a rule that half
+    of the rows break, the one that differs among them.
     """
     schema = Schema.from_dict(
         {

@@ -23,8 +23,8 @@ Row = Mapping[str, str | None]
 class Challenge:
     """Both tables have the `shared` rows, and then the row `one` or the row `other` (None: no row at all).
 
-    Rows have a cell for every column that is measured, and may have one for others of the schema (ids, derived columns),
-    which nothing may look at.
+    Rows have a cell for every column that is measured, and may have one for others of the schema (ids, derived
+    columns), which nothing may look at.
     """
 
     neighbours: Neighbours
