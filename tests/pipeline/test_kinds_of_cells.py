@@ -124,7 +124,7 @@ def test_no_neighbour_moves_any_kind_of_cell_by_more_than_was_paid(name, relatio
 
 @pytest.mark.parametrize("name", [*DRAWN, "dppro", "laplace"])
 def test_what_is_not_measured_is_not_read(name):
-    """Ids, derived, dependent and dropped columns of garbage, in other order or absent: the same numbers, bit by bit."""
+    """Ids, derived, dependent and dropped columns of garbage, turned round or absent: the same numbers to the bit."""
     options = {"laplace": {"columns": ("age", "grade"), "bins": 8}, "dppro": {"dimension": 4}}.get(name, {"rows": 30})
     table, mechanism, budget = people(60), build(name, options), ad.Budget(2.0, 1e-5)
     garbage = table.with_columns(pl.Series(column, [f"{i}\u0000junk"[:i] for i in range(60)]) for column in UNREAD)
@@ -156,6 +156,17 @@ def test_rules_touch_no_private_row(name, relation):
 def _decoded(table: pl.DataFrame) -> pl.DataFrame:
     """The measured columns in their own types."""
     return decode(encode(table, SCHEMA).values, SCHEMA)
+
+
+def test_what_is_computed_costs_nothing():
+    """Noise grows with the columns that are measured, and with no other."""
+    dropped = {name: {"role": "drop"} if name in UNREAD else fields for name, fields in COLUMNS.items()}
+    scales = []
+    for schema in (SCHEMA, ad.Schema.from_dict({"columns": dropped})):
+        planned = ad.plan(people(60), schema, build("hybrid", {}), ad.Budget(2.0, 1e-5))
+        scales.append([calibration.event.scale for calibration in planned.calibrations.values()])
+        assert not set(UNREAD) & {column.name for column in schema.measured}
+    assert scales[0] == scales[1]
 
 
 @pytest.mark.parametrize("name", DRAWN)
