@@ -30,6 +30,7 @@ class DrawnTable:
     relations: ClassVar[tuple[str, ...]] = ("replace", "zero-out", "add-remove")
     answers: ClassVar[tuple[str, ...]] = ()
     deltas: ClassVar[Deltas] = "any"
+    sets: ClassVar[bool] = True
 
     @classmethod
     def challenges(cls) -> tuple[Challenge, ...]:
