@@ -181,7 +181,7 @@ class Column:
             object.__setattr__(self, key, value)
 
     def error(self, expected: str, got: str, remedy: str) -> InputError:
-        """The error of a declaration of this column."""
+        """The error of a declaration of this column: what was `expected`, what was `got`, and the `remedy`."""
         return InputError(f"column {self.name!r}: {expected}", got, f"{remedy} under {heading(self.name)}")
 
     def check_writable(self, what: str, text: str) -> None:

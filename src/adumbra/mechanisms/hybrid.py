@@ -186,7 +186,7 @@ class Hybrid(DrawnTable):
         )
         return beside_sets(door, setting, rows, draft)
 
-    def _tables(self, door: Measurer, setting: Setting, rows: float, answers: dict[str, SumAnswer]) -> _Tables:
+    def _tables(self, door: Measurer, setting: Setting, rows: float, answers: dict[str, SumAnswer]) -> _Marginals:
         """One look at all columns, or two, of which the second has its cells where the first found the rows."""
         (columns, shares), rules = self._resolved(setting), self._rules(setting, rows)
         cells = first_cells(columns.features, rules.room)
@@ -196,7 +196,7 @@ class Hybrid(DrawnTable):
         error = predicted_table_error(found, sd, rows, cells, drawing(setting.seed, "hybrid tables"))
         marginals = marginals_of(columns.features, found, cells)
         if _SECOND not in shares:
-            return _Tables(marginals, cells, sd, error)
+            return _Marginals(marginals, cells, sd, error)
         fine = mass_cells(cells, [m.quantile for m in marginals], rules.parts)
         query = _second_look(columns, fine, rules.by_class, setting.pure)
         answers[_SECOND] = again = door.measure(_SECOND, query)
@@ -206,7 +206,7 @@ class Hybrid(DrawnTable):
         found = denoised(counts, sds, rows, cells, missing_shares(looks, rows))
         marginals = sharpened(marginals_of(columns.features, found, cells), sd, pooled, pooled_sd, rows, fine)
         both = (sd**-2 + pooled_sd**-2) ** -0.5
-        return _Tables(marginals, cells, both, error * both / sd, fine, again)
+        return _Marginals(marginals, cells, both, error * both / sd, fine, again)
 
     @lru_cache(maxsize=4)  # noqa: B019 - keys are public and few, and plan, outlook and run ask the same
     def _resolved(self, setting: Setting) -> tuple[Columns, dict[str, float]]:
@@ -228,7 +228,7 @@ class Hybrid(DrawnTable):
         tables = {_TABLES: for_tables / 2, _SECOND: for_tables / 2} if again else {_TABLES: for_tables}
         return tables | {_PILOT: rest * (1 - part), _RESIDUALS: rest * part}
 
-    def _rules(self, setting: Setting, rows: float) -> _Rules:
+    def _rules(self, setting: Setting, rows: float) -> _Choices:
         """What follows from the number of rows, be it a noisy one: no bound depends on it."""
         columns, shares = self._resolved(setting)
         room = rows / _noise(setting, columns, shares[_TABLES])
@@ -239,11 +239,11 @@ class Hybrid(DrawnTable):
         clear = _clarity(setting, columns, layout, 1.0 - _TABLE_SHARE[self.need], rows) >= _CLEAR
         # shrink eigenvalues harder for a model, except for wide tables of a high signal-to-noise ratio
         cautious = self.need == "model" and not (clear and layout.scores.dimension >= _WIDE)
-        return _Rules(room, parts, by_class and columns.groups is not None, cautious)
+        return _Choices(room, parts, by_class and columns.groups is not None, cautious)
 
 
 @dataclass(frozen=True)
-class _Rules:
+class _Choices:
     """What follows from public facts and the number of rows."""
 
     room: float
@@ -255,7 +255,7 @@ class _Rules:
 
 
 @dataclass(frozen=True, eq=False)
-class _Tables:
+class _Marginals:
     """What one look or two at the columns say: marginals, the cells of the first, and the noise of both together."""
 
     marginals: list[Marginal]

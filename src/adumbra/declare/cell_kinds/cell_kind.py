@@ -183,12 +183,12 @@ class CellKind(ABC):
 
 
 def wrong(column: Column, expected: str, got: str, remedy: str) -> InputError:
-    """The error of a declaration."""
+    """The error of a declaration of `column`: what was `expected`, what was `got`, and the `remedy`."""
     return column.error(expected, got, remedy)
 
 
 def finite_number(column: Column, key: str, value: object) -> float:
-    """A declared number, or the error that says what to write."""
+    """The `value` that a `column` declares under a `key`, as a number, or the error that says what to write."""
     if value is None:
         raise wrong(
             column,
@@ -233,7 +233,7 @@ def countable(levels: float) -> int | None:
 
 
 def fits_type(column: Column, low: float, high: float, whole: bool) -> None:
-    """Refuse a declared `type` that cannot hold the declared values."""
+    """Refuse a declared `type` that cannot hold the values of `column`, from `low` to `high`, `whole` or not."""
     kind = column.type
     if kind == "float32" and max(abs(low), abs(high)) > (2**24 if whole else _LARGEST_32):
         got = f"{low:g} to {high:g}"
