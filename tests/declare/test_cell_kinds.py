@@ -49,6 +49,8 @@ ACCEPTED = {
         {"spikes": ("2020-06-01", "2020-12-31"), "missing": "2020-02-29"},
     ),
     "a format of digits": ('kind = "time"\nformat = "%H%M"\nstep = "minute"\ntype = "int16"', {"type": "int16"}),
+    "a step as fine as the format": ('kind = "time"\nformat = "%H%M"', {"step": "minute", "high": "23:59:00"}),
+    "hours, minutes and seconds": ('kind = "time"\nformat = "%H:%M:%S"', {"step": "second"}),
     "a format of days": (f'kind = "date"\n{YEAR}\nformat = "%d.%m.%Y"', {"format": "%d.%m.%Y"}),
     "the day of the year": (f'kind = "date"\n{YEAR}\nformat = "%Y%j"\ntype = "int32"', {"format": "%Y%j"}),
     "decimals": (f"{WHOLE}\ndecimals = 1", {"decimals": 1}),
