@@ -34,4 +34,5 @@ def test_few_drawn_rows_of_many_classes_never_fail_in_the_draw():
 def test_a_wild_noisy_number_of_rows_draws_no_absurd_table():
     from adumbra.models.columns import rows_to_draw
 
-    assert rows_to_draw(None, 5e11, 3) == 10_000_000
+    assert rows_to_draw(None, 5e11) == 10_000_000
+    assert rows_to_draw(None, -40.0) == 1

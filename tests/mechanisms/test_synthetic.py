@@ -170,8 +170,9 @@ def test_a_thousand_mixed_columns(name):
 
 
 @pytest.mark.parametrize("name", DRAWING)
-def test_rows_follow_the_table_are_many_and_can_be_asked_for(name):
-    assert released(name, mixed(50)).table.height == 40_000
+def test_as_many_rows_are_drawn_as_the_table_has_and_others_can_be_asked_for(name):
+    assert released(name, mixed(50)).table.height == 50
+    assert released(name, mixed(50), rows=40_000).table.height == 40_000
     assert released(name, mixed(50), rows=7).table.height == 7
     assert released(name, mixed(50), rows=7).card.rows == 7
     assert released(name, mixed(50)).card.table_rows == 50

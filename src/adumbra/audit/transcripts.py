@@ -120,8 +120,9 @@ class Pair:
 
 
 def _frame_of(rows: Sequence[Row], schema: Schema) -> pl.DataFrame:
-    """Rows of text cells as a table."""
-    names = [column.name for column in schema.measured]
+    """Rows of text cells as a table, with the columns that are not measured where rows have them."""
+    held = rows[0] if rows else {column.name: None for column in schema.measured}
+    names = [column.name for column in schema.columns if column.name in held]
     return pl.DataFrame({n: [row[n] for row in rows] for n in names}, schema=dict.fromkeys(names, pl.String))
 
 

@@ -23,6 +23,7 @@ from adumbra.families.row_count import (
     with_size,
     with_size_query,
 )
+from adumbra.families.set_columns import beside_sets, with_set_queries, with_sets
 from adumbra.families.synthetic import DrawnTable, watchable
 from adumbra.kinds.synthetic_table import PredictedError, SyntheticTableFacts
 from adumbra.models.class_tables import ClassTables
@@ -53,9 +54,9 @@ __all__ = ["Hybrid"]
 _TABLES, _SECOND, _PILOT, _RESIDUALS = "tables", "class tables", "moments", "moments of residuals"
 _TABLE_SHARE = {"model": 0.2, "correlations": 0.2, "marginals": 0.5}
 """Share of the budget for all tables together, by need."""
-_SECOND_LOOK_FROM = 200.0
-"""A second look is taken where a cell's noise is below rows / this, and by class where it is below rows / (classes *
-this). Before, its tables would be noise."""
+_SECOND_LOOK_FROM, _CLASS_TABLES_FROM = 400.0, 200.0
+"""A second look is taken where a cell's noise, at the whole budget, is below rows / the first, and by class where it is
+below rows / (classes * the second). Before, one look tells more than two with half the budget."""
 _PILOT_WEIGHT, _RESIDUAL_WEIGHT = 0.6, 0.7
 """Weights of the second moment; those of counts and sums follow (binomial: sensitivity exactly sqrt 2)."""
 _CLEAR, _WIDE = 15.0, 100
@@ -105,7 +106,7 @@ class Hybrid(DrawnTable):
 
     def lines(self, setting: Setting) -> Mapping[str, float]:
         """A fifth for tables; the rest for moments, of which the second round gets more the wider the table."""
-        return with_size(setting, self._resolved(setting)[1])
+        return with_sets(setting, with_size(setting, self._resolved(setting)[1]))
 
     def queries(self, setting: Setting) -> Mapping[str, Query]:
         """Every measurement, the later ones with placeholders for what the earlier ones will have found.
@@ -125,7 +126,7 @@ class Hybrid(DrawnTable):
             queries[_SECOND] = _second_look(columns, fine, rules.by_class, setting.pure)
         queries[_PILOT] = _moments(columns, layout.scores, _PILOT_WEIGHT)
         queries[_RESIDUALS] = _moments(columns, _with_residuals(layout.scores, identity), _RESIDUAL_WEIGHT)
-        return with_size_query(setting, queries)
+        return with_set_queries(setting, with_size_query(setting, queries))
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """The `noise` on shares and on correlations in this `setting`, beside what they are, whatever the `promise`."""
@@ -169,7 +170,7 @@ class Hybrid(DrawnTable):
             tables.known(rows),
             tables.by_class(latent, classes, rows),
         )
-        return Draft(
+        draft = Draft(
             columns=None,
             batches=drawn_rows(columns, decoder, latent, classes, self.rows_drawn(setting, rows), generator),
             facts=SyntheticTableFacts(
@@ -183,6 +184,7 @@ class Hybrid(DrawnTable):
             arrays=measured_arrays(answers),
             measured=measured_names(answers),
         )
+        return beside_sets(door, setting, rows, draft)
 
     def _tables(self, door: Measurer, setting: Setting, rows: float, answers: dict[str, SumAnswer]) -> _Tables:
         """One look at all columns, or two, of which the second has its cells where the first found the rows."""
@@ -221,7 +223,8 @@ class Hybrid(DrawnTable):
         if self.need == "model":
             part = max((0.2 + 0.4 * min(1.0, layout.scores.dimension / 200)) * min(1.0, clarity / _CLEAR), part)
         # where the number of rows is private the second look is there in any case: it is of use whatever that is
-        again = setting.rows is None or setting.rows / _noise(setting, columns, 1.0) >= _SECOND_LOOK_FROM
+        room = math.inf if setting.rows is None else setting.rows / _noise(setting, columns, 1.0)
+        again = room >= min(_SECOND_LOOK_FROM, _CLASS_TABLES_FROM * columns.declared)
         tables = {_TABLES: for_tables / 2, _SECOND: for_tables / 2} if again else {_TABLES: for_tables}
         return tables | {_PILOT: rest * (1 - part), _RESIDUALS: rest * part}
 
@@ -231,7 +234,7 @@ class Hybrid(DrawnTable):
         room = rows / _noise(setting, columns, shares[_TABLES])
         parts = 8 if room < 100 else int(min(max(room / 6, 16), _MOST_PARTS))
         parts = max(min(parts, _MOST_CLASS_CELLS // (len(columns.features) * columns.classes)), 8)
-        by_class = rows / (_noise(setting, columns, 1.0) * columns.declared) >= _SECOND_LOOK_FROM
+        by_class = rows / (_noise(setting, columns, 1.0) * columns.declared) >= _CLASS_TABLES_FROM
         layout = _flat_layout(columns)
         clear = _clarity(setting, columns, layout, 1.0 - _TABLE_SHARE[self.need], rows) >= _CLEAR
         # shrink eigenvalues harder for a model, except for wide tables of a high signal-to-noise ratio

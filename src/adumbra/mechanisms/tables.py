@@ -24,6 +24,7 @@ from adumbra.families.row_count import (
     with_size,
     with_size_query,
 )
+from adumbra.families.set_columns import beside_sets, with_set_queries, with_sets
 from adumbra.families.synthetic import DrawnTable
 from adumbra.kinds.synthetic_table import PredictedError, SyntheticTableFacts
 from adumbra.models.column_cells import drawn_in, equal_cells, levels_with_room
@@ -82,13 +83,15 @@ class Tables(DrawnTable):
 
     def lines(self, setting: Setting) -> Mapping[str, float]:
         """One measurement."""
-        return with_size(setting, {_LINE: 1.0})
+        return with_sets(setting, with_size(setting, {_LINE: 1.0}))
 
     def queries(self, setting: Setting) -> Mapping[str, Query]:
         """All tables; where the number of rows is private, with as many cells as there may be."""
         columns = self.columns(setting)
         rows = math.inf if setting.rows is None else setting.rows
-        return with_size_query(setting, {_LINE: _query(columns, self._cells(setting, columns, rows))})
+        return with_set_queries(
+            setting, with_size_query(setting, {_LINE: _query(columns, self._cells(setting, columns, rows))})
+        )
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """The `noise` on a share in this `setting`, whatever the `promise`."""
@@ -109,7 +112,7 @@ class Tables(DrawnTable):
         found = _Found.of(columns, cells, noisy, rows)
         drawn = self.rows_drawn(setting, rows)
         sd = noisy.sd(_part(columns)) * math.sqrt(len(found.classes)) / rows
-        return Draft(
+        draft = Draft(
             columns=None,
             batches=_draw(columns, cells, found, drawn, setting),
             facts=SyntheticTableFacts(
@@ -124,6 +127,7 @@ class Tables(DrawnTable):
             arrays=measured_arrays({_LINE: noisy}),
             measured=measured_names({_LINE: noisy}),
         )
+        return beside_sets(door, setting, rows, draft)
 
     def _cells(self, setting: Setting, columns: Columns, rows: float) -> Cells:
         if self.bins is not None:

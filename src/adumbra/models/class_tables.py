@@ -66,7 +66,9 @@ class ClassTables:
                 own[:] = np.bincount(as_cells(column[rows], self.cells, j), minlength=count) / len(rows)
         there = self.rows * (1 - self.missing[:, j])
         measured = centred(self.counts[:, start : start + count] / there[:, None])
-        tables = onto_simplex(guess + shrunk_deviations(measured - guess, (self.sd / there) ** 2, ordered))
+        # what stands out of all rows is in the guess; a class deviates from it over many cells
+        apart = shrunk_deviations(measured - guess, (self.sd / there) ** 2, ordered, spikes=False)
+        tables = onto_simplex(guess + apart)
         return list(_raked(tables, there / there.sum(), wanted))
 
     def values(self, j: int, table: Reals, u: Reals, pooled: Marginal) -> Reals:

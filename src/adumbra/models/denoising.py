@@ -108,19 +108,19 @@ def _standing_out(deviations: Reals, sd: Reals) -> np.ndarray[tuple[int, ...], n
     return np.asarray(np.abs(deviations - level) > most)
 
 
-def shrunk_deviations(deviations: Reals, variance: Reals, ordered: bool) -> Reals:
+def shrunk_deviations(deviations: Reals, variance: Reals, ordered: bool, *, spikes: bool = True) -> Reals:
     """What of noisy `deviations` (columns x cells) from a first guess is likely to be real.
 
     `variance` is that of the noise in a cell, one for all columns or one for each; `ordered` says whether neighbouring
-    cells are alike, so that low frequencies carry more, and single cells may stand out. Those are kept as they are; the
-    rest is smoothed.
+    cells are alike, so that low frequencies carry more, and with `spikes` single cells may stand out. Those are kept as
+    they are; the rest is smoothed.
     """
     columns, cells = deviations.shape
     if cells < 2:
         return np.zeros_like(deviations)
     noise = np.broadcast_to(np.asarray(variance, dtype=np.float64), columns)[:, None]
-    if not ordered:
-        return _smoothed(deviations, noise, False)
+    if not (ordered and spikes):
+        return _smoothed(deviations, noise, ordered)
     spiked = _standing_out(deviations, np.sqrt(noise))
     rest, places = deviations.copy(), np.arange(cells)
     for j in np.flatnonzero(spiked.any(axis=1)):

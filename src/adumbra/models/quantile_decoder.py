@@ -29,7 +29,6 @@ __all__ = ["Decoder", "drawn_rows"]
 Draws = NDArray[np.float32]
 _SAMPLE = 2000  # rows that calibration and category offsets look at
 _MISFIT = 1e-4  # variance of a mean score of a sample of the model beside that of the rows it stands for
-_LOOKED_AT = 2**22  # numbers that the last steps of category offsets look at
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +68,8 @@ class Decoder:
             return draft
         sample, radius = sample[:_SAMPLE], layout.scores.radius
         at = positions[ordered]
+        trust = known[ordered] / (known[ordered] + len(seen.counts) * (seen.sum_sd / seen.rows) ** 2 + _MISFIT)
+        shift[at] = trust * latent.shift[at]
         scores = np.zeros(sample.shape[::-1])  # a row for each score: columns are filled one by one
         there = {j: draft._lost(sample, j, None) for j in layout.watched}
         for j, place in layout.presence.items():
@@ -91,7 +92,7 @@ class Decoder:
             cut = scores[at] / np.maximum(length / radius, 1.0)
             first, second = cut.mean(axis=1), (cut**2).mean(axis=1)
             if step == 0:
-                wanted = _targets(seen, at, first, second, known[ordered])
+                wanted = _targets(seen, at, first, second, trust)
             shift[at] = np.clip(shift[at] + (wanted[0] - first) / pilot.scale[at], -1.5, 1.5)
             stretch = np.sqrt(np.clip(wanted[1] / np.maximum(second, 1e-3), 0.5, 2.0))
             spread[at] = np.clip(spread[at] * stretch, 0.5, 1.6)
@@ -148,19 +149,21 @@ class Decoder:
         return out
 
     def _category(self, latent: Draws, j: int, shares: Reals | None = None, *, exact: bool = True) -> Integers:
-        """The largest of latent value plus offset, with offsets moved until the shares are met, `exact` or nearly so."""
+        """The largest of latent value plus offset, with offsets moved until the shares are met, exactly or nearly."""
         own = self.layout.marginals[j].shares
         shares = own if shares is None else shares
         start = self.layout.positions[j]
         part = latent[:, start : start + len(own)] * np.sqrt(own * (1 - own) + 1e-9)
         few, offset = part[: 2 * _SAMPLE], shares.copy()
         step = 0.3 / np.sqrt(shares * (1 - shares) + 0.01)
-        for turn in range(40 + (4 if exact else 0)):
-            if turn == 40:  # a few rows have told nearly all; many tell the rest
-                few, step = part[: max(_LOOKED_AT // len(own), 2 * _SAMPLE)], step / 2
+        for _ in range(40):
             found = np.bincount((few + offset).argmax(axis=1), minlength=len(own)) / max(len(few), 1)
             offset += step * (shares - found)
-        return np.asarray((part + offset).argmax(axis=1))
+        moved = part + offset
+        chosen = np.asarray(moved.argmax(axis=1))
+        if exact and len(moved):
+            _meet(chosen, moved, apportion(shares, len(moved)))
+        return chosen
 
     def _correct_by_class(
         self, j: int, column: Reals, latent: Draws, members: list[Integers], seen: ClassTables
@@ -179,20 +182,46 @@ class Decoder:
                 )
 
 
-def _targets(seen: NoisyMoments, at: Integers, first: Reals, second: Reals, known: Reals) -> tuple[Reals, Reals]:
+def _meet(chosen: Integers, values: Reals, wanted: Integers) -> None:
+    """Change the value `chosen` for some rows so that each is chosen as often as `wanted`, where least is lost by it.
+
+    `values` (rows x values) say how well each suits a row.
+    """
+    over = np.bincount(chosen, minlength=len(wanted)) - wanted
+    short = np.flatnonzero(over < 0)
+    if not len(short):
+        return
+    rows = []
+    for value in np.flatnonzero(over > 0):
+        own = np.flatnonzero(chosen == value)
+        lost = values[own, value] - values[own[:, None], short].max(axis=1)
+        rows.append(own[np.argpartition(lost, over[value] - 1)[: over[value]]])
+    moved = np.concatenate(rows)
+    best = short[values[moved[:, None], short].argmax(axis=1)]
+    left = []
+    for value in short:
+        own = moved[best == value]
+        chosen[own[: -over[value]]] = value
+        left.append(own[-over[value] :])
+    rest = np.concatenate(left)
+    room = np.maximum(-over[short] - np.bincount(best, minlength=len(wanted))[short], 0)
+    chosen[rest] = np.repeat(short, room)
+
+
+def _targets(seen: NoisyMoments, at: Integers, first: Reals, second: Reals, trust: Reals) -> tuple[Reals, Reals]:
     """Released moments, moved towards what an uncalibrated draw gives by as much as noise explains the gap.
 
-    `known` is the variance with which the tables know the first: where it is small, moments have little to add.
+    `trust` is how much of what moments say beyond the tables is news: little where tables know a column well.
     """
     gap = seen.sums.sum(axis=0)[at] / seen.rows - first
     noise = len(seen.counts) * (seen.sum_sd / seen.rows) ** 2
-    kept = max(0.0, 1.0 - len(at) * noise / max(float((gap**2).sum()), 1e-300)) * known / (known + noise + _MISFIT)
+    kept = max(0.0, 1.0 - len(at) * noise / max(float((gap**2).sum()), 1e-300))
     second = np.maximum(second, 1e-3)
     ratio = np.diag(seen.second)[at] / second - 1
     variance = 2 * seen.second_sd**2 / second**2
-    signal = np.minimum(max(float(np.mean(ratio**2 - variance)), 0.0), 4 * known)
-    moved = ratio * signal / (signal + variance + 4 * _MISFIT)
-    return first + gap * kept, second * np.clip(1 + moved, 0.5, 2.0)
+    signal = max(float(np.mean(ratio**2 - variance)), 0.0)
+    moved = ratio * trust * signal / (signal + variance)
+    return first + gap * kept * trust, second * np.clip(1 + moved, 0.5, 2.0)
 
 
 def _written(block: Block, values: Reals) -> Reals:

@@ -76,8 +76,8 @@ def _tail(kept: Reals, ends: Reals, tail: int, way: int, edges: Reals, table: Re
     """How the mass of an outermost cell is spread: what is `kept` as it was seen, the rest falling off.
 
     It falls off as fast as cells before it say: where these hold `before` within a distance, and the tail holds
-    `after`, an exponential law has the rate log(1 + before / after) / distance. `ends` are those of the parts of the cell `tail`
-    of the `table` whose cells have these `edges`; `way` leads from there to the middle.
+    `after`, an exponential law has the rate log(1 + before / after) / distance. `ends` are those of the
+    parts of the cell `tail` of the `table` whose cells have these `edges`; `way` leads from there to the middle.
     """
     inner = tail + way * np.arange(1, 1 + _CELLS_BEFORE)
     inner = inner[(inner > 0) & (inner < len(table) - 1)]

@@ -245,7 +245,7 @@ def _tables(query: TablesQuery, space: Space, relation: Relation, norm: Norm) ->
     """Every column puts a one in one cell of each table; ones of two rows are in the same cell or in two.
 
     `hypot` has weights that share one budget (sqrt(1/2) and sqrt(1/2)) cost what the whole does, to the last bit: a
-    later look may be split as the noisy number of rows suggests, and what it costs was charged before.
+    later measurement may be split as the noisy number of rows suggests, and what it costs was charged before.
     """
     columns = len(query.cells.blocks)
     if norm == "l1":
