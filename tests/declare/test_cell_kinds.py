@@ -1,4 +1,4 @@
-"""Kinds of cells: what a schema may declare of each, what is refused and in which words, and files that say the same."""
+"""Kinds of cells: what a schema may declare of each, what is refused and in which words, files that say the same."""
 
 from __future__ import annotations
 
@@ -43,12 +43,14 @@ ACCEPTED = {
     "the whole day by minutes": ('kind = "time"\nstep = "minute"\nhigh = "24:00"', {"high": "23:59:00"}),
     "a time in TOML": ('kind = "time"\nlow = 08:00:00\nhigh = "9:30"', {"low": "08:00:00", "high": "09:30:00"}),
     "a duration": ('kind = "duration"\nlow = 0\nhigh = "3d 04:00:00"', {"low": "00:00:00", "high": "3d 04:00:00"}),
-    "a duration of ISO 8601": ('kind = "duration"\nlow = "-PT4H"\nhigh = "P2DT1S"', {"low": "-04:00:00", "high": "2d 00:00:01"}),
+    "ISO": ('kind = "duration"\nlow = "-PT4H"\nhigh = "P2DT1S"', {"low": "-04:00:00", "high": "2d 00:00:01"}),
     "spikes and missing of a date": (
         f'kind = "date"\n{YEAR}\nspikes = [2020-06-01, "2020-12-31"]\nmissing = 2020-02-29',
         {"spikes": ("2020-06-01", "2020-12-31"), "missing": "2020-02-29"},
     ),
-    "a format of digits as a number": ('kind = "time"\nformat = "%H%M"\nstep = "minute"\ntype = "int16"', {"type": "int16"}),
+    "a format of digits": ('kind = "time"\nformat = "%H%M"\nstep = "minute"\ntype = "int16"', {"type": "int16"}),
+    "a step as fine as the format": ('kind = "time"\nformat = "%H%M"', {"step": "minute", "high": "23:59:00"}),
+    "hours, minutes and seconds": ('kind = "time"\nformat = "%H:%M:%S"', {"step": "second"}),
     "a format of days": (f'kind = "date"\n{YEAR}\nformat = "%d.%m.%Y"', {"format": "%d.%m.%Y"}),
     "the day of the year": (f'kind = "date"\n{YEAR}\nformat = "%Y%j"\ntype = "int32"', {"format": "%Y%j"}),
     "decimals": (f"{WHOLE}\ndecimals = 1", {"decimals": 1}),
@@ -98,7 +100,7 @@ REFUSED = {
     "a day as a number": ('kind="date"\nlow=20200101\nhigh=2022-01-01', "low as a date"),
     "a date with a time": ('kind="date"\nlow=2020-01-01T10:00:00\nhigh=2022-01-01', "low as a date"),
     "an end with an offset": ('kind="datetime"\nlow=2020-01-01T10:00:00Z\nhigh=2022-01-01', "low as a datetime"),
-    "an end with parts of a second": ('kind="datetime"\nlow=2020-01-01T10:00:00.5\nhigh=2022-01-01', "low as a datetime"),
+    "parts of a second": ('kind="datetime"\nlow=2020-01-01T10:00:00.5\nhigh=2022-01-01', "low as a datetime"),
     "no such time": ('kind="time"\nlow="10:60"', 'low as a time.*"10:00"'),
     "a time after the day": ('kind="time"\nhigh="25:00"', "high as a time"),
     "low at the end of the day": ('kind="time"\nlow="24:00"', "low as a time"),
@@ -114,7 +116,7 @@ REFUSED = {
     "format without %": (f'kind="date"\n{YEAR}\nformat="iso"', "format as text, such as %d.%m.%Y"),
     "format without a year": (f'kind="date"\n{YEAR}\nformat="%d.%m"', "format that tells every day apart.*%Y"),
     "format of months": (f'kind="date"\n{YEAR}\nformat="%Y-%m"', "format that tells every day apart"),
-    "format without minutes": (f'kind="datetime"\n{YEAR}\nstep="minute"\nformat="%Y-%m-%d"', "every minute apart.*coarser"),
+    "format without minutes": (f'kind="datetime"\n{YEAR}\nstep="minute"\nformat="%Y-%m-%d"', "minute apart.*coarser"),
     "format without morning and evening": ('kind="time"\nstep="minute"\nformat="%I:%M"', "every minute apart"),
     "format of nothing": (f'kind="date"\n{YEAR}\nformat="%Q"', "format that tells every day apart"),
     "format that ends early": (f'kind="date"\n{YEAR}\nformat="%Y%m%d%"', "format that tells every day apart"),
@@ -124,7 +126,7 @@ REFUSED = {
     "zone unknown": (f'kind="datetime"\n{YEAR}\nzone="Mars/Base"', 'known time zone.*write zone = "Europe/Paris"'),
     "zone of a date": (f'kind="date"\n{YEAR}\nzone="UTC"', "no zone for kind date"),
     "an end that the clock leaves out": (
-        'kind="datetime"\nlow=2020-03-29T02:30:00\nhigh=2021-01-01\nzone="Europe/Paris"', "clock of Europe/Paris.*leaves out"),
+        'kind="datetime"\nlow=2020-03-29T02:30:00\nhigh=2021-01-01\nzone="Europe/Paris"', "Europe/Paris.*leaves out"),
     "type of a date": (f'kind="date"\n{YEAR}\ntype="int32"', "type string.*digits alone"),
     "type too small for the digits": (f'kind="date"\n{YEAR}\nformat="%Y%m%d"\ntype="int16"', "type string or int32"),
     "missing outside the days": (f'kind="date"\n{YEAR}\nmissing=2019-12-31', "missing between low = 2020-01-01"),
@@ -143,7 +145,7 @@ REFUSED = {
     "a step below 0": (f"{WHOLE}\nstep=-1", "range of whole steps"),
     "a step longer than the range": (f"{WHOLE}\nstep=20", "range of whole steps"),
     "a step in words": (f'{WHOLE}\nstep="day"', "step as a number"),
-    "integer and decimals": (f"{WHOLE}\ninteger=true\ndecimals=0", "one of integer, step, decimals.*integer and decimals"),
+    "integer and decimals": (f"{WHOLE}\ninteger=true\ndecimals=0", "one of integer, step, decimals.*integer and"),
     "step and decimals": (f"{WHOLE}\nstep=0.5\ndecimals=1", "one of integer, step, decimals.*keep one"),
     "scale": (f'{WHOLE}\nscale="sqrt"', 'scale log, or none.*write scale = "log"'),
     "a logarithm without end": ('kind="number"\nlow=1e-280\nhigh=1e280\nscale="log"', "for scale log"),
@@ -162,7 +164,7 @@ REFUSED = {
     "three words of a flag": ('kind="flag"\nvalues=["a","b","c"]', 'two values.*3 values.*"no", "yes"'),
     "missing of a flag with words": ('kind="flag"\nvalues=["n","y"]\nmissing=true', "missing among"),
     "missing keep that is a value": ('kind="category"\nvalues=["keep", "b"]\nmissing="keep"', "mean one thing only"),
-    "blank that is a value": ('kind="category"\nvalues=["a", "N"]\nblank=["N"]', "blank words that are no declared values"),
+    "blank that is a value": ('kind="category"\nvalues=["a", "N"]\nblank=["N"]', "blank words that are no declared"),
     "blank that spells a value": ('kind="ordinal"\nvalues=[1, 2]\nblank=["01"]', "blank words that are no declared"),
     "blank that is a spike": (f"{WHOLE}\nspikes=[0]\nblank=[0.0]", "blank words that are no declared"),
     "blank as a word": (f'{WHOLE}\nblank="N"', "blank as a list"),
@@ -193,7 +195,7 @@ def test_blank_words_of_a_table_are_words_or_numbers(blank):
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6)
-    | st.sampled_from(["keep", "day", "%Y", "%H%M", "log", "UTC", "10:00", "2020-01-01", "P1D", "-1 days +2:00", 10**400, ""])
+    | st.sampled_from(["keep", "day", "%Y", "%H%M", "log", "UTC", "10:00", "2020-01-01", "P1D", "-1 days", 10**400, ""])
     | st.dates() | st.datetimes() | st.times() | st.sampled_from(TYPES),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
     max_leaves=4,

@@ -1,4 +1,4 @@
-"""What comes back is the kind of table that went in: types, values and steps, for every library and every kind of cell."""
+"""What comes back is the kind of table that went in: types, values and steps, for every library and kind of cell."""
 
 from __future__ import annotations
 

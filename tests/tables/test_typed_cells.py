@@ -1,4 +1,4 @@
-"""Cells of every kind: what is read, what is lost, what is clipped, and that a cell means the same wherever it is from."""
+"""Cells of every kind: what is read, what is lost, what is clipped, and that a cell is the same wherever it is from."""
 
 from __future__ import annotations
 
@@ -198,7 +198,8 @@ def test_codes_and_flags_come_back_as_they_are_declared():
 
 
 BLANKS = [
-    (Column("x", "number", low=-100, high=100, integer=True, blank=(-9, "N")), ["-9", "-9.0", "N", "n", 5, "?"], [None] * 4 + [5, None]),
+    (Column("x", "number", low=-100, high=100, integer=True, blank=(-9, "N")), ["-9", "-9.0", "N", "n", 5, "?"],
+     [None, None, None, None, 5, None]),
     (Column("x", "number", low=-100, high=100, integer=True, blank=(-9, "-9.0", -9.0)), [-9, 5], [None, 5]),
     (Column("x", "ordinal", values=(1, 2), blank=(9,)), ["9", 9, 1], [None, None, 1]),
     (Column("x", "category", values=("a", "?"), blank=("b", " b ")), ["b", "?", "a"], [None, "?", "a"]),
@@ -214,8 +215,8 @@ def test_declared_words_and_numbers_for_nothing(column, cells, wanted):
     text = pl.Series([str(cell) for cell in cells])
     for dtype in (pl.String, pl.Categorical, pl.Enum(list(dict.fromkeys(text)))):
         assert read_back(text.cast(dtype), column)[0] == wanted
-    assert read_back(text, Column("x", column.kind, **{  # said for the whole table instead
-        key: getattr(column, key) for key in ("low", "high", "values", "integer")}), column.blank)[0] == wanted  # fmt: skip
+    plain = Column("x", column.kind, **{key: getattr(column, key) for key in ("low", "high", "values", "integer")})
+    assert read_back(text, plain, column.blank)[0] == wanted  # said for the whole table instead
     imputed = {"number": 7.0, "ordinal": 2, "category": "a", "flag": True, "date": "2020-05-05", "duration": 5}
     fields = {key: getattr(column, key) for key in ("low", "high", "values", "blank", "integer")}
     filled, repairs = read_back(text, Column("x", column.kind, missing=imputed[column.kind], **fields))
@@ -451,8 +452,8 @@ def test_what_is_written_reads_as_itself(column, places):
 
 
 GARBAGE = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12) | st.sampled_from(
-    ["24:00", "2400", "-1 days +25:00:00", "P1D", "2020-02-30", "1e999", "-1e999", "nan", "?", "٣", "9" * 400, "12:00:00+99:99",
-     "9999-12-31T23:59:59+99:99", "0001-01-01T00:00:00+23:59", "2020-01-01T00:00:00+00:00:59"]
+    ["24:00", "2400", "-1 days +25:00:00", "P1D", "2020-02-30", "1e999", "-1e999", "nan", "?", "٣", "9" * 400,
+     "12:00:00+99:99", "9999-12-31T23:59:59+99:99", "0001-01-01T00:00:00+23:59", "2020-01-01T00:00:00+00:00:59"]
 ) | st.dates() | st.datetimes() | st.times() | st.timedeltas()  # fmt: skip
 
 

@@ -58,7 +58,7 @@ class CalendarKind(CellKind):
     @classmethod
     def check(cls, column: Column) -> None:
         """Ends of this kind in order, a known step, spikes and fallback inside."""
-        step = cls.default_step if column.step is None else column.step
+        step = cls._usual_step(column.format) if column.step is None else column.step
         if step not in cls.steps:
             known = " or ".join(cls.steps)
             raise wrong(column, f"step {known}", f"step = {said(step)}", f'write step = "{cls.default_step}"')
@@ -74,6 +74,15 @@ class CalendarKind(CellKind):
             column.settle(missing=cls._inside(column, "missing", column.missing, (low, high)))
         column.settle(spikes=tuple(cls._inside(column, "spikes", value, (low, high)) for value in column.spikes))
         _check_form(column)
+
+    @classmethod
+    def _usual_step(cls, form: str | None) -> str:
+        """As fine as the declared format is, where there is one."""
+        parts = set(re.findall("%.", form or ""))
+        for step, finer in (("second", "STXcsr"), ("minute", "MR"), ("hour", "HIkl")):
+            if parts & {f"%{letter}" for letter in finer}:
+                return step if step in cls.steps else cls.default_step
+        return cls.default_step
 
     @classmethod
     def _inside(cls, column: Column, key: str, value: object, ends: tuple[int, int]) -> str:
