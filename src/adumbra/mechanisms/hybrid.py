@@ -27,10 +27,10 @@ from adumbra.families.set_columns import beside_sets, with_set_queries, with_set
 from adumbra.families.synthetic import DrawnTable, watchable
 from adumbra.kinds.synthetic_table import PredictedError, SyntheticTableFacts
 from adumbra.models.class_tables import ClassTables
-from adumbra.models.column_cells import equal_cells, first_cells, mass_cells
+from adumbra.models.column_cells import equal_cells, first_cells, mass_cells, unit_edges
 from adumbra.models.columns import Columns, drawing
 from adumbra.models.denoising import denoised, joined, missing_shares, predicted_table_error
-from adumbra.models.marginals import Marginal, flat_marginals, marginals_of
+from adumbra.models.marginals import Marginal, expected_shares, flat_marginals, marginals_of
 from adumbra.models.quantile_decoder import Decoder, drawn_rows
 from adumbra.models.score_layout import RADIUS, ScoreLayout
 from adumbra.models.sharpening import sharpened
@@ -267,13 +267,15 @@ class _Marginals:
 
     def known(self, rows: float) -> Reals:
         """The variance of each column's mean score, as its table tells it."""
-        out = np.zeros(len(self.marginals))
+        noise, out = self.sd / rows, np.zeros(len(self.marginals))
         for j, marginal in enumerate(self.marginals):
-            if marginal.form == "number" or marginal.form == "levels":
-                at = np.linspace(0, 1, self.cells.counts[j]) if marginal.form == "number" else marginal.shares
-                scores = marginal.scores(at) if marginal.form == "number" else marginal.vectors
-                # smoothing has taken about half of it
-                out[j] = 0.5 * float((scores**2).sum()) * (self.sd / rows) ** 2
+            if marginal.form == "values":
+                continue
+            edges = unit_edges(self.cells, j)
+            shares = expected_shares(marginal, edges)
+            scores = marginal.vectors[:, 0] if edges is None else marginal.scores((edges[1:] + edges[:-1]) / 2)[:, 0]
+            # smoothing has taken about half of the noise, and more of it where there is nothing
+            out[j] = 0.5 * float((scores[shares > noise] ** 2).sum()) * noise**2
         return out
 
     def by_class(self, latent: Latent, classes: Integers, rows: float) -> ClassTables | None:
