@@ -120,7 +120,7 @@ def odd_columns():
         "list of unions": pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), union),
         "runs": pa.RunEndEncodedArray.from_arrays(pa.array([1, 2], pa.int32()), pa.array(["a", "b"])),
         "list view": pa.array([[1], [2]], pa.list_view(pa.int8())),
-        "list": pa.array([[1], [2]]),
+        "list of lists": pa.array([[[1]], [[2]]]),
         "map": pa.array([[("k", 1)]] * 2, pa.map_(pa.string(), pa.int8())),
         "record": pa.array([{"x": 1}] * 2),
         "interval": pa.array([(1, 2, 3)] * 2, pa.month_day_nano_interval()),

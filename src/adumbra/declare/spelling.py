@@ -183,6 +183,9 @@ def texts(cells: pl.Series) -> pl.Series:
         return _moments(cells.dt.to_string("%H:%M:%S%.f"))
     if isinstance(kind, pl.Duration):
         return _spans(cells)
+    if isinstance(kind, pl.List | pl.Array):  # of items, which only a set reads one by one
+        items = cells.cast(pl.List(pl.String))
+        return items.list.join(",", ignore_nulls=True).str.strip_chars()
     text = cells if kind == pl.String else cells.cast(pl.String)
     return _moments(text) if kind == pl.Datetime else text.str.strip_chars()
 

@@ -69,6 +69,8 @@ def draft_schema(table: Table) -> str:
         else unreadable(name)
         for name in table.columns
     ]
+    # what is a list in its own type can be read as a set, and as nothing else
+    findings = [f if f.kind == "set" or table.types[f.name] != "list" else unreadable(f.name) for f in findings]
     kept = sample.frame()
     shared = _shared_blanks(findings)
     head = _HEAD + "\n".join(_table_lines(table.name, rows, shared)) + "\n"
