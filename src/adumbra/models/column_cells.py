@@ -87,10 +87,10 @@ def levels_with_room(room: float, columns: int) -> float:
 def mass_cells(first: Cells, quantiles: Sequence[Callable[[Reals], Reals]] | None, parts: int) -> Cells:
     """Cells for a second measurement, of about equal released mass: resolution goes where the column is.
 
-    `first` are the cells of the first measurement. Columns that had one for each value have the same again; any other
-    number gets about `parts` cells, in whole levels; a level that holds as much as half of one, a declared spike and either
-    end of the range have a cell of their own. `quantiles` are those of the columns; where they are None, cells are of
-    equal width.
+    `first` are the cells of the first measurement. Columns that had one for each value have the same again; any
+    other number gets about `parts` cells, in whole levels; a level that holds as much as half of one, a declared
+    spike and either end of the range have a cell of their own. `quantiles` are those of the columns; where they are
+    None, cells are of equal width.
     """
     counts: list[int] = []
     cuts: list[Reals | None] = []

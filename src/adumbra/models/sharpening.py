@@ -24,8 +24,9 @@ def sharpened(
 ) -> list[Marginal]:
     """The `marginals` measured first, corrected by tables of finer `cells`; inside one the shape stays what it was.
 
-    `first_sd` is the standard deviation of the noise on the first counts; `noisy` are counts of all the finer cells with noise of standard deviation `sd`; `rows` is what a column adds up to. Columns with a cell for each
-    value stay as they are: both measurements asked them the same.
+    `first_sd` is the standard deviation of the noise on the first counts; `noisy` are counts of all the finer cells
+    with noise of standard deviation `sd`; `rows` is what a column adds up to. Columns with a cell for each value
+    stay as they are: both measurements asked them the same.
     """
     out = dict(enumerate(marginals))
     missing = np.array([m.missing for m in marginals])
