@@ -265,7 +265,7 @@ def fitted_books(base):
     for public in (pl.DataFrame({"x": pl.Series(base)}), pl.DataFrame({"x": ["maybe", *text["x"]]})):
         book = Features.fit(public, columns=["x"])
         yield f"features {book.codes}", lambda table, book=book: book.encode(next(table.batches(["x"])))
-    target = Target.fit(text.filter(~pl.col("x").is_in(["none", "None", "n/a"])), ["x"], "utility")
+    target = Target.fit(text.filter(~pl.col("x").is_in(["none", "None", "n/a", "?"])), ["x"], "utility")
     yield f"target {target.classes}", lambda table: target.of(next(table.batches(["x"])))[:, None]
 
 
@@ -330,6 +330,23 @@ def test_every_form_of_a_moment_is_one_cell():
         assert encoded(table, Schema(TableInfo(), (category("x", "2020-01-02"),))).tolist() == [[0, CATEGORY_STEPS]]
     with pytest.raises(InputError, match="different moments"):
         category("2020-01-02", "2020-01-02 00:00:00")
+
+
+def test_every_form_of_a_duration_is_one_cell():
+    """pandas writes a file of them in one way, and in another if a word stands among them."""
+    for span, forms in (
+        (datetime.timedelta(hours=1), ["1:00:00", "01:00:00", "0 days 01:00:00", "01:00:00.000"]),
+        (datetime.timedelta(1, 4 * 3600), ["1 day, 4:00:00", "1 days 04:00:00", "1d 04:00:00", "1 days +04:00:00"]),
+        (datetime.timedelta(hours=-1), ["-1 day, 23:00:00", "-1 days +23:00:00", "-01:00:00"]),
+    ):
+        cells = [span, pd.Timedelta(span), np.timedelta64(span), *forms]
+        for value in forms:
+            assert positions(cells, value, "x") == [0] * len(cells)
+            for unit in ("ms", "us", "ns"):
+                table = open_table(pl.DataFrame({"x": pl.Series([span], dtype=pl.Duration(unit))}))
+                assert encoded(table, Schema(TableInfo(), (category("x", value),))).tolist() == [[0, CATEGORY_STEPS]]
+    with pytest.raises(InputError, match="different moments"):
+        category("1:00:00", "0 days 01:00:00")
 
 
 def test_true_and_false_are_one_and_zero():

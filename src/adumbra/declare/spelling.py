@@ -6,7 +6,7 @@ reader may turn into each other are one cell here:
 
 * numbers are equal by size, however written: 1, 1.0, "1", "01", "1e0" (as 64-bit floats);
 * true and false, as booleans or as words in any case, are the numbers 1 and 0;
-* a date is that day's midnight, and moments are equal however many zeros, whichever separator or offset they have;
+* a date is that day's midnight; moments and durations are equal however they are written (`declare/time_spelling.py`);
 * any other text is itself, without the spaces around it.
 
 `key` says which cells are one. docs/schema.md has the table.
@@ -14,7 +14,6 @@ reader may turn into each other are one cell here:
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from adumbra.common.types import Integers, Reals
+from adumbra.declare.time_spelling import is_timed, moment_text, moment_texts, span_texts, timed_text
 
 __all__ = [
     "BLANK",
@@ -47,13 +47,6 @@ BLANK = ("", "?", "-", ".", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "
 """Words, in any case, that say that a cell holds nothing; one that a schema declares is a value all the same."""
 _YES, _NO = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")
 _WORDS = pl.Enum([*_NO, *_YES])
-_MOMENT = re.compile(
-    r"(?:(?P<day>\d{4}-\d\d-\d\d)[T ])?(?P<minute>\d\d:\d\d)(?P<second>:\d\d(?:\.\d+)?)?"
-    r" ?(?P<offset>Z|[+-]\d\d:?\d\d)?",
-    re.ASCII,
-)
-_LIKE_A_MOMENT = r"^(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d"
-_LIKE_A_DAY = re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d", re.ASCII)
 
 Value = str | int | float | bool
 
@@ -75,7 +68,7 @@ def key(value: Value) -> str | float:
     if text.lower() in ("true", "false"):
         return float(text.lower() == "true")
     number = _spelled_number(text)
-    return _moment(text) if number is None else number
+    return moment_text(text) if number is None else number
 
 
 def _spelled_number(text: str) -> float | None:
@@ -84,31 +77,6 @@ def _spelled_number(text: str) -> float | None:
     except ValueError:
         return None
     return None if np.isnan(number) else number
-
-
-def _moment(text: str) -> str:
-    """A moment in one spelling: without trailing zeros, without a midnight, an offset counted back to zero."""
-    found = _MOMENT.fullmatch(text)
-    if found is None:
-        return text
-    day, offset = found["day"], found["offset"]
-    whole, _, fraction = (found["second"] or ":00").partition(".")
-    fraction = fraction.rstrip("0")
-    clock = found["minute"] + whole
-    tail = f".{fraction}" if fraction else ""
-    if offset is None:
-        if day is None:
-            return clock + tail
-        return day if clock + tail == "00:00:00" else f"{day} {clock}{tail}"
-    if day is None:
-        return text
-    try:
-        away = datetime.timedelta(hours=int(offset[1:3]), minutes=int(offset[-2:])) if offset != "Z" else None
-        moment = datetime.datetime.fromisoformat(f"{day} {clock}")
-        moment -= (away or datetime.timedelta()) * (-1 if offset[0] == "-" else 1)
-    except (ValueError, OverflowError):  # no such day
-        return text
-    return f"{moment.isoformat(sep=' ')}{tail}+00:00"
 
 
 def answer(text: str) -> bool | None:
@@ -137,25 +105,13 @@ def spelled(cell: object) -> str:
     if isinstance(cell, np.floating):  # of 32 bits, str() would write fewer digits than a column of them holds
         return repr(float(cell))
     try:
-        text = _timed(cell) or _ends_alike(str(cell))
+        text = timed_text(cell) or _ends_alike(str(cell))
         text.encode()
     except UnicodeEncodeError:  # half of a pair of surrogates, which no file can hold
         return text.encode(errors="replace").decode()
     except Exception:  # whatever the cell's own class raises, or a whole number of more digits than Python writes
         return "\ufffd"
     return text
-
-
-def _timed(cell: object) -> str | None:
-    """A day with its midnight, which no format takes for other text; a duration in its one form; None for others."""
-    if isinstance(cell, np.datetime64 | np.timedelta64):
-        cell = cell.astype(f"{cell.dtype.str[1:3]}[us]").item()
-    if isinstance(cell, datetime.date) and not isinstance(cell, datetime.datetime):
-        return f"{cell.isoformat()} 00:00:00"
-    if not isinstance(cell, datetime.timedelta):
-        return str(cell) if isinstance(cell, datetime.datetime) else None
-    micros = (cell.days * 86400 + cell.seconds) * 10**6 + cell.microseconds
-    return _span(micros * 1000 + int(getattr(cell, "nanoseconds", 0)), 10**9)  # of which Python has none, but pandas
 
 
 _INTERVAL = re.compile(r"([(\[])(-?\d+)(?:\.0)?, (-?\d+)(?:\.0)?([)\]])", re.ASCII)
@@ -180,14 +136,14 @@ def texts(cells: pl.Series) -> pl.Series:
     if kind.is_numeric():
         return number_texts(pl.Series(numbers(cells), nan_to_null=True))
     if kind == pl.Time:
-        return _moments(cells.dt.to_string("%H:%M:%S%.f"))
+        return moment_texts(cells.dt.to_string("%H:%M:%S%.f"))
     if isinstance(kind, pl.Duration):
-        return _spans(cells)
+        return span_texts(cells)
     if isinstance(kind, pl.List | pl.Array):  # of items, which only a set reads one by one
         items = cells.cast(pl.List(pl.String))
         return items.list.join(",", ignore_nulls=True).str.strip_chars()
     text = cells if kind == pl.String else cells.cast(pl.String)
-    return _moments(text) if kind == pl.Datetime else text.str.strip_chars()
+    return moment_texts(text) if kind == pl.Datetime else text.str.strip_chars()
 
 
 def number_texts(found: pl.Series) -> pl.Series:
@@ -201,40 +157,12 @@ def number_texts(found: pl.Series) -> pl.Series:
     return short.zip_with(whole, found.cast(pl.String))
 
 
-def _moments(text: pl.Series) -> pl.Series:
-    """Texts with every moment in its one spelling."""
-    like = text.filter(text.str.contains(_LIKE_A_MOMENT).fill_null(False)).unique()
-    return text.replace(like, pl.Series([_moment(one) for one in like], dtype=pl.String)) if len(like) else text
-
-
-def _spans(cells: pl.Series) -> pl.Series:
-    """Durations as text, as `spelled` has them."""
-    ticks = {"ms": 10**3, "us": 10**6, "ns": 10**9}[str(getattr(cells.dtype, "time_unit", "us"))]
-    found = cells.to_physical()
-    each = found.drop_nulls().unique()
-    words = [_span(one, ticks) for one in each]
-    return found.replace_strict(each, pl.Series(words, dtype=pl.String), default=None, return_dtype=pl.String)
-
-
-def _span(count: int, ticks: int) -> str:
-    """So many ticks of which a second has `ticks`: days where there are any, a clock, and what is left of a second.
-
-    >>> _span(-100_800_500, 1000)
-    '-1d 04:00:00.5'
-    """
-    whole, rest = divmod(abs(count), ticks)
-    days, clock = divmod(whole, 86400)
-    tail = f".{rest:0{len(str(ticks)) - 1}}".rstrip("0").rstrip(".")
-    head = ("-" if count < 0 else "") + (f"{days}d " if days else "")
-    return f"{head}{clock // 3600:02}:{clock // 60 % 60:02}:{clock % 60:02}{tail}"
-
-
 def canonical(cells: pl.Series) -> pl.Series:
     """Cells in one spelling each, nothing where they are blank: equal texts mean equal cells, for people to read."""
     text = texts(cells)
     found = pl.Series(_parsed(text), nan_to_null=True)
     word = text.str.to_lowercase()
-    text = _moments(text).zip_with(~word.is_in(["true", "false"]).fill_null(False), word)
+    text = moment_texts(text).zip_with(~word.is_in(["true", "false"]).fill_null(False), word)
     text = number_texts(found).zip_with(found.is_not_null(), text)
     return text.set(word.is_in(BLANK).fill_null(False), None)
 
@@ -361,7 +289,7 @@ class _Book:
         """The value that each text is, though written in another way."""
         code = self.by_number(_with_words(_parsed(text), text))
         if self.moments is not None:
-            code = np.where(code < 0, _physical(_moments(text).cast(self.moments, strict=False)), code)
+            code = np.where(code < 0, _physical(moment_texts(text).cast(self.moments, strict=False)), code)
         return code
 
 
@@ -379,7 +307,7 @@ def _book(truths: bool, values: tuple[Value, ...]) -> _Book:
     words = [value.strip() for value in values if isinstance(value, str)]
     if not words:
         return _Book(None, None, sizes, None)
-    timed = any(isinstance(k, str) and _LIKE_A_DAY.match(k) for k in keys)
+    timed = any(isinstance(k, str) and is_timed(k) for k in keys)
     return _Book(pl.Enum(words), pl.Enum([str(k) for k in keys]) if timed else None, sizes, None)
 
 
