@@ -54,14 +54,14 @@ _TABLES, _SECOND, _PILOT, _RESIDUALS = "tables", "class tables", "moments", "mom
 _TABLE_SHARE = {"model": 0.2, "correlations": 0.2, "marginals": 0.5}
 """Share of the budget for all tables together, by need."""
 _SECOND_LOOK_FROM, _CLASS_TABLES_FROM = 400.0, 200.0
-"""A second look is taken where a cell's noise, at the whole budget, is below rows / the first, and by class where it is
-below rows / (classes * the second). Before, one look tells more than two with half the budget."""
+"""Columns are measured a second time where a cell's noise, at the whole budget, is below rows / the first, and by class
+where it is below rows / (classes * the second). Before, one measurement tells more than two with half the budget."""
 _PILOT_WEIGHT, _RESIDUAL_WEIGHT = 0.6, 0.7
 """Weights of the second moment; those of counts and sums follow (binomial: sensitivity exactly sqrt 2)."""
 _CLEAR, _WIDE = 15.0, 100
 _MOST_PARTS = 256
 _MOST_CLASS_CELLS = 2**20
-"""About as many cells has the second look at all columns in all classes at most."""
+"""About as many cells have the second tables of all columns in all classes at most."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Hybrid(DrawnTable):
         queries: dict[str, Query] = {_TABLES: TablesQuery(first)}
         if _SECOND in shares:
             fine = mass_cells(first, None, rules.parts)
-            queries[_SECOND] = _second_look(columns, fine, rules.by_class, setting.pure)
+            queries[_SECOND] = _second_tables(columns, fine, rules.by_class, setting.pure)
         queries[_PILOT] = _moments(columns, layout.scores, _PILOT_WEIGHT)
         queries[_RESIDUALS] = _moments(columns, _with_residuals(layout.scores, identity), _RESIDUAL_WEIGHT)
         return with_size_query(setting, queries)
@@ -185,7 +185,7 @@ class Hybrid(DrawnTable):
         )
 
     def _tables(self, door: Measurer, setting: Setting, rows: float, answers: dict[str, SumAnswer]) -> _Tables:
-        """One look at all columns, or two, of which the second has its cells where the first found the rows."""
+        """All columns once, or twice, the second time with cells where the first has found the rows."""
         (columns, shares), rules = self._resolved(setting), self._rules(setting, rows)
         cells = first_cells(columns.features, rules.room)
         answers[_TABLES] = noisy = door.measure(_TABLES, TablesQuery(cells))
@@ -196,12 +196,12 @@ class Hybrid(DrawnTable):
         if _SECOND not in shares:
             return _Tables(marginals, cells, sd, error)
         fine = mass_cells(cells, [m.quantile for m in marginals], rules.parts)
-        query = _second_look(columns, fine, rules.by_class, setting.pure)
+        query = _second_tables(columns, fine, rules.by_class, setting.pure)
         answers[_SECOND] = again = door.measure(_SECOND, query)
         pooled, pooled_sd = _all_rows(again)
-        looks = [(noisy.values["pooled"], sd, cells), (pooled, pooled_sd, fine)]
-        counts, sds = joined(*looks)
-        found = denoised(counts, sds, rows, cells, missing_shares(looks, rows))
+        measured = [(noisy.values["pooled"], sd, cells), (pooled, pooled_sd, fine)]
+        counts, sds = joined(*measured)
+        found = denoised(counts, sds, rows, cells, missing_shares(measured, rows))
         marginals = sharpened(marginals_of(columns.features, found, cells), sd, pooled, pooled_sd, rows, fine)
         both = (sd**-2 + pooled_sd**-2) ** -0.5
         return _Tables(marginals, cells, both, error * both / sd, fine, again)
@@ -220,7 +220,7 @@ class Hybrid(DrawnTable):
         part = 0.05
         if self.need == "model":
             part = max((0.2 + 0.4 * min(1.0, layout.scores.dimension / 200)) * min(1.0, clarity / _CLEAR), part)
-        # where the number of rows is private the second look is there in any case: it is of use whatever that is
+        # where the number of rows is private columns are measured twice in any case: it is of use whatever that is
         room = math.inf if setting.rows is None else setting.rows / _noise(setting, columns, 1.0)
         again = room >= min(_SECOND_LOOK_FROM, _CLASS_TABLES_FROM * columns.declared)
         tables = {_TABLES: for_tables / 2, _SECOND: for_tables / 2} if again else {_TABLES: for_tables}
@@ -245,7 +245,7 @@ class _Rules:
     """What follows from public facts and the number of rows."""
 
     room: float
-    """Rows over the noise of a cell in the first look."""
+    """Rows over the noise of a cell in the first tables."""
     parts: int
     """Cells of a number in the second, about."""
     by_class: bool
@@ -254,7 +254,7 @@ class _Rules:
 
 @dataclass(frozen=True, eq=False)
 class _Tables:
-    """What one look or two at the columns say: marginals, the cells of the first, and the noise of both together."""
+    """What tables of the columns say, measured once or twice: marginals, the first cells, the joint noise."""
 
     marginals: list[Marginal]
     cells: Cells
@@ -324,7 +324,7 @@ def _moments(columns: Columns, scores: Scores, second: float) -> MomentsQuery:
     return MomentsQuery(scores, columns.groups, counts=1 - second, sums=sums, second=second)
 
 
-def _second_look(columns: Columns, cells: Cells, by_class: bool, pure: bool) -> TablesQuery:
+def _second_tables(columns: Columns, cells: Cells, by_class: bool, pure: bool) -> TablesQuery:
     """Half on the tables of all rows, half on those of each class, if there are any: the bound is the same."""
     if not by_class:
         return TablesQuery(cells)
