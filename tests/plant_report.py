@@ -16,7 +16,6 @@ PLANTED = "tests/planted/"
 
 THIN = frozenset(
     {
-        "as_many_rows_drawn_as_there_are",
         "changed_table_not_noticed",
         "choice_without_noise",
         "components_counted_on_the_exact_spectrum",

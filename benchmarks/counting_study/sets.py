@@ -41,7 +41,11 @@ class Study:
 
     @staticmethod
     def of(name: str, frame: pl.DataFrame, columns: Row, bins: int) -> Study:
-        """Count the cells as they will be counted."""
+        """Count the cells as they will be counted: as many as the paper has, so that none is for what is missing."""
+        columns = {
+            key: {"missing": each["values"][0] if "values" in each else each["low"]} | each
+            for key, each in columns.items()
+        }
         schema = ad.Schema.from_dict({"table": {"name": name}, "columns": columns})
         domain = Domain.of(schema, schema.space(), bins=bins)
         cell = domain.groups.of(encode(frame, schema).values)

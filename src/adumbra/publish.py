@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from adumbra.accounting.accountant import costs_of, keeps, mu_of
 from adumbra.common.csv_forms import Csv
 from adumbra.common.plugins import library
+from adumbra.common.types import Reals
 from adumbra.declare.column import Value
 from adumbra.declare.guarantee import Neighbours, Promise, Unit
 from adumbra.declare.in_words import columns_in_words, rules_in_words
@@ -103,7 +104,7 @@ class Publication(ABC):
         for batch in draft.batches:
             some = True
             if names is None:
-                yield self._in_schema_columns(decode_cells(batch, schema), draft)
+                yield self._in_schema_columns(_with_words(decode_cells(batch, schema), batch, draft), draft)
             else:
                 columns = zip(names, batch.T.copy(), strict=True)
                 yield pl.DataFrame({name: _worded(part, draft.words.get(name)) for name, part in columns})
@@ -116,7 +117,8 @@ class Publication(ABC):
         """Rows that were drawn obey the rules; all get the columns that follow from them."""
         schema = self._facts.schema
         if schema.rules and draft.facts.drawn:
-            frame = obeying(frame, schema.rules, drawing(self._facts.setting.seed, f"rules {self.written}"))
+            labels = [name for name in schema.labels if name in frame.columns]
+            frame = obeying(frame, schema.rules, drawing(self._facts.setting.seed, f"rules {self.written}"), labels)
         return as_released(frame, schema, self.written)
 
 
@@ -200,6 +202,12 @@ class _ToFolder(Publication):
 def _no_rows() -> Draft:
     """A table of the schema's columns, without rows."""
     return Draft(None, iter(()), SyntheticTableFacts())
+
+
+def _with_words(frame: pl.DataFrame, batch: Reals, draft: Draft) -> pl.DataFrame:
+    """Decoded rows, with the words of columns whose numbers are places in a list of them: sets."""
+    places = {name: batch[:, frame.columns.index(name)] for name in draft.words}
+    return frame.with_columns(_worded(place, draft.words[name]).alias(name) for name, place in places.items())
 
 
 def _worded(part: np.ndarray[Any, Any], words: Sequence[Value | None] | None) -> pl.Series:

@@ -13,8 +13,11 @@ from numpy.typing import NDArray
 
 import adumbra as ad
 from adumbra.counting.workload import Workload, box_sums, random_ranges
+from adumbra.declare.space import HALF
 from adumbra.evaluate.report import evaluate_release
 from adumbra.kinds.conditions import box_of, read_queries
+from adumbra.kinds.counts import DomainFacts
+from adumbra.numerics import strategies
 from adumbra.queries.domain import Domain
 from adumbra.result import Release
 from adumbra.tables.encode import encode
@@ -394,6 +397,35 @@ def test_a_folder_whose_files_do_not_fit_says_so(tmp_path: Path) -> None:
     pl.read_parquet(folder / "data.parquet").head(2).write_parquet(folder / "data.parquet")
     with pytest.raises(ad.InputError, match="fit together"):
         ad.load(folder).count("sex", "F")
+
+
+def test_cards_of_earlier_releases_describe_domains_without_cells_for_what_is_missing(tmp_path: Path) -> None:
+    """Their facts do not speak of them, and neither do the recipes of their trees and wavelets."""
+    facts = DomainFacts.model_validate({"columns": ["age", "sex"], "cells": [40, 3]})
+    domain = Domain.from_card(SCHEMA, facts.model_dump())
+    assert domain.shape == domain.values == (40, 3) and domain.apart == ()
+    with pytest.raises(ad.InputError, match="no cell was counted"):
+        box_of(domain, {"sex": None})
+    wide = ad.Schema.from_dict({"columns": {"code": {"kind": "number", "low": 0, "high": 9999, "integer": True}}})
+    before = Domain.from_card(wide, {"columns": ["code"], "cells": [64]})
+    after = Domain.from_card(wide, {"columns": ["code"], "cells": [64], "missing": [True]})
+    assert before.between("code", 0, 9999) == after.between("code", 0, 9999) == (0.0, 64.0)
+    assert np.array_equal(before.groups.cells.edges(0), np.linspace(-HALF, HALF, 65))  # as it was counted
+    assert strategies.rebuilt({"strategy": "haar", "shape": [8], "plain": []}).numbers == 8
+    assert strategies.rebuilt({"strategy": "tree", "shape": [8], "branching": 2, "plain": []}).numbers == 15
+    # a folder as an earlier version wrote it: counts of 3 values, a card that says no more
+    fallback = ad.Schema.from_dict(
+        {"columns": {"sex": {"kind": "category", "values": ["F", "M", "X"], "missing": "X"}}}
+    )
+    folder = ad.release(PEOPLE.select("sex"), fallback, ad.Hierarchical(), ad.Budget(80.0)).save(tmp_path / "r")
+    card = json.loads((folder / "card.json").read_text())
+    del card["facts"]["domain"]["missing"], card["facts"]["strategy"]["apart"]
+    for column in card["table_schema"]["columns"]:
+        del column["missing"]
+    (folder / "card.json").write_text(json.dumps(card))
+    old = ad.load(folder)
+    assert old.count("sex", "F").value == pytest.approx(len(PEOPLE.filter(pl.col("sex") == "F")), abs=5)
+    assert old.marginal("sex")["sex"].to_list() == ["F", "M", "X"]
 
 
 def test_a_marginal_of_too_many_cells_is_refused() -> None:

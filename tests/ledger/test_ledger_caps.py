@@ -349,7 +349,8 @@ ADD_REMOVE = [name for name, m in catalogue().items() if hasattr(m, "run") and R
 @pytest.mark.parametrize("name", ADD_REMOVE)
 def test_what_is_hashed_does_not_know_the_number_of_rows(name: str) -> None:
     """Under add-remove that number is private, and the hash on the card is of the events among other things."""
-    schema = ad.Schema.from_dict({"columns": {n: {"kind": "number", "low": 0, "high": 1} for n in "abc"}})
+    columns: dict[str, object] = {n: {"kind": "number", "low": 0, "high": 1} for n in "ab"}
+    schema = ad.Schema.from_dict({"columns": columns | {"c": {"kind": "category", "values": [0.5, 1.0]}}})
     budget = ad.Budget(1.0, 0.0 if build(name, {}).deltas == "zero" else 1e-6, relation=Relation.ADD_REMOVE)
     found = []
     for rows in (1, 2, 1000):

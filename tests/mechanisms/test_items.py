@@ -15,7 +15,7 @@ from adumbra.declare.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.declare.item_sets import set_places
 from adumbra.evaluate.report import evaluate_release
 from adumbra.mechanisms.catalogue import build, catalogue
-from adumbra.queries.items import ItemsQuery
+from adumbra.queries.item_totals import ItemsQuery
 from tests.at_the_noise import event_by_event, released, same_in_public
 from tests.mechanisms.test_counting import silence
 from tests.queries.test_sums import has_scale, residuals
@@ -147,7 +147,65 @@ def test_histogram_counts_items_where_the_column_is_a_set():
             ad.plan(baskets(), SCHEMA, ad.Histogram(columns), ad.Budget(1.0))
 
 
-@pytest.mark.parametrize("name", [n for n in catalogue() if n not in ("items", "histogram")])
+DRAWING = ("auto", "hybrid", "moments", "tables")
+
+
+@pytest.mark.parametrize("relation", ["replace", "zero-out", "add-remove"])
+@pytest.mark.parametrize("name", DRAWING)
+def test_drawn_tables_have_sets_with_the_shares_that_were_counted(name, relation):
+    table = baskets(3000)
+    release = ad.release(table, SCHEMA, build(name, {"rows": 4000}), ad.Budget(20.0, 1e-6, relation=relation))
+    drawn = release.table
+    assert drawn.columns == ["age", "basket"] and drawn.height == 4000 and drawn["basket"].dtype == pl.String
+    held = set_places(drawn["basket"], tuple("abcdefgh"), " ", 99)
+    assert held.sum(axis=1).max() <= 3
+    assert np.abs(held.mean(axis=0) - truth(table) / 3000).max() < 0.04
+    assert release.verify() == []
+    assert evaluate_release(release, table) is not None
+
+
+def test_a_table_with_a_set_is_drawn_again_from_its_seed():
+    table = baskets(300)
+    one, two = (
+        ad.release(table, SCHEMA, ad.Tables(rows=50), ad.Budget(80.0, 1e-6), seed=ad.PublicSeed.given("sets"))
+        for _ in "ab"
+    )
+    assert one.table["basket"].dtype == two.table["basket"].dtype == pl.String
+    assert {"measured_items_1_items"} <= set(one.arrays)
+
+
+@pytest.mark.parametrize("name", ["tables", "hybrid"])
+def test_no_neighbour_moves_a_drawn_table_with_sets_by_more_than_was_paid(name):
+    rest = baskets(12, seed=3)
+    budget = ad.Budget(1.0, 1e-6)
+    full = [{"age": 0.0, "basket": "a b c"}, {"age": 100.0, "basket": "d e f g h"}]
+    first, second = (pl.concat([pl.DataFrame([row], schema=rest.schema), rest]) for row in full)
+    one = released(first, SCHEMA, build(name, {"rows": 20}), budget)
+    other = released(second, SCHEMA, build(name, {"rows": 20}), budget, like=one)
+    same_in_public(one.folder, other.folder)
+    found = event_by_event(one, other)
+    squares = 0.0
+    for event, size in found:
+        assert size <= event.sensitivity["row/replace"] / event.scale
+        squares += size**2
+    assert squares**0.5 <= calibrate.mu_for(1.0, 1e-6)
+
+
+def test_tables_of_sets_alone_and_of_many_sets_are_refused_before_the_charge():
+    column = SCHEMA.column("basket").to_dict() | {"kind": "set"}
+    del column["name"]
+    alone = ad.Schema.from_dict({"columns": {"basket": column}})
+    with pytest.raises(ad.InputError, match="sets alone"):
+        ad.plan(baskets(20).select("basket"), alone, ad.Tables(), ad.Budget(1.0))
+    many = ad.Schema.from_dict({"columns": {"age": {"kind": "flag"}} | {f"b{i}": column for i in range(3)}})
+    frame = pl.DataFrame({"age": ["yes"], **{f"b{i}": ["a"] for i in range(3)}})
+    with pytest.raises(ad.InputError, match="at most 2 set columns"):
+        ad.plan(frame, many, ad.Tables(), ad.Budget(1.0))
+    with pytest.raises(ad.InputError, match="a label with one value"):
+        ad.plan(baskets(20), SCHEMA, ad.Tables("basket"), ad.Budget(1.0))
+
+
+@pytest.mark.parametrize("name", [n for n in catalogue() if n not in ("items", "histogram", *DRAWING)])
 def test_a_mechanism_that_cannot_take_a_set_says_so_before_the_charge(name, home):
     ledger = ad.Ledger(home.ledger)
     with pytest.raises(ad.InputError, match="basket"):

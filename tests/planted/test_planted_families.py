@@ -18,7 +18,7 @@ from adumbra.queries.sums import TablesQuery, Total
 from tests.house import test_architecture
 from tests.kinds import test_answers
 from tests.mechanisms import test_components, test_synthetic
-from tests.pipeline import test_whole_way
+from tests.pipeline import test_kinds_of_cells, test_whole_way
 from tests.planted.planting import assert_caught, bug, parametrized
 from tests.planted.test_planted_pipeline import _counted
 from tests.queries import test_second_moment
@@ -49,7 +49,7 @@ def as_many_rows_drawn_as_there_are(patch):
 def small_cells_suppressed(patch):
     """A rule of statistical offices, applied to the true counts: a cell of fewer than five people is set to 0."""
     mechanism, seen = adumbra.mechanisms.tables, {}
-    answer, shares = TablesQuery.partial, mechanism._shares
+    answer, shares = TablesQuery.partial, mechanism._Found.of
 
     def remembered(self, batch):
         out = answer(self, batch)
@@ -63,7 +63,7 @@ def small_cells_suppressed(patch):
         return shares(columns, cells, dataclasses.replace(noisy, values=values), rows)
 
     patch.setattr(TablesQuery, "partial", remembered)
-    patch.setattr(mechanism, "_shares", peeking)
+    patch.setattr(mechanism._Found, "of", staticmethod(peeking))
 
 
 def mechanism_opens_the_rows(patch):
@@ -126,6 +126,12 @@ CASES = [
         as_many_rows_drawn_as_there_are,
         test_synthetic.test_a_private_number_of_rows_is_estimated_and_not_printed,
         "tables",
+    ),
+    bug(
+        as_many_rows_drawn_as_there_are,
+        test_kinds_of_cells.test_no_neighbour_moves_any_kind_of_cell_by_more_than_was_paid,
+        "tables",
+        Relation.ADD_REMOVE,
     ),
     bug(distance_not_debiased, test_answers.test_distances_are_unbiased_and_intervals_cover),
     bug(error_without_projection, test_answers.test_intervals_cover_when_the_projection_dominates),

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from tests.planted import (
+    test_planted_cells,
     test_planted_families,
     test_planted_jupa,
     test_planted_ledger,
@@ -24,6 +25,7 @@ from tests.planted import (
 from tests.planted.planting import PAGE, name_of
 
 CASES = [
+    *test_planted_cells.CASES,
     *test_planted_families.CASES,
     *test_planted_jupa.CASES,
     *test_planted_ledger.CASES,

@@ -25,6 +25,7 @@ from adumbra.privacy.engine import LocalThreads, Totals
 from adumbra.privacy.private_rows import PrivateRows
 from adumbra.queries.cells import Cells, Groups
 from adumbra.queries.histograms import HistogramQuery, TailChoice, TailSize
+from adumbra.queries.item_totals import ItemsQuery
 from adumbra.queries.row_map import RowClip
 from adumbra.queries.second_moment import Gram, GramTimes, MomentsQuery
 from adumbra.queries.sums import CentreScale, Count, Sum, Total
@@ -135,6 +136,7 @@ def questions():
     yield from (HistogramQuery(domain(24)[0], KINDS[name]((3, 2, 4))) for name in KINDS)
     yield from (Gram(2, clip=FARTHEST), Gram(2, Groups(Cells.even(blocks.blocks[1:], 1)), clip=FARTHEST))
     yield from (GramTimes.of(np.eye(2)[:, :1], FARTHEST), Count(), Total(4), CentreScale(blocks.blocks))
+    yield ItemsQuery(blocks.blocks[1])
     yield from (TailSize(groups, 1), TailChoice(groups, (0, 1), (0.0, 1.0)))
 
 
@@ -176,7 +178,7 @@ def test_a_plan_under_add_remove_does_not_depend_on_the_number_of_rows(name):
     columns |= {f"c{i}": {"kind": "number", "low": 0, "high": 1} for i in range(30)}
     schema = ad.Schema.from_dict({"columns": columns})
     if "columns" in {field.name for field in dataclasses.fields(catalogue()[name])}:
-        options = {"columns": ("a", "b"), **OPTIONS.get(name, {})}
+        options = {"columns": ("b",) if name == "items" else ("a", "b"), **OPTIONS.get(name, {})}
     else:
         options = OPTIONS.get(name, {})
     deltas = getattr(catalogue()[name], "deltas", "any")

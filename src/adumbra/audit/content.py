@@ -29,6 +29,7 @@ def content(folder: ReleaseRecord) -> NDArray[np.float64]:
     found.append(float(len(table)))
     for column in table.columns:
         values = table[column]
+        found += [float(zlib.crc32(str(values.dtype).encode()) % 1009), float(values.null_count())]
         if not values.dtype.is_numeric():
             values = values.cast(str).fill_null("").hash(seed=0) % 1009  # a number for each text, the same every time
         numbers = values.cast(float).fill_null(-1.0).to_numpy()

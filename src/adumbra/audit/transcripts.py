@@ -120,8 +120,9 @@ class Pair:
 
 
 def _frame_of(rows: Sequence[Row], schema: Schema) -> pl.DataFrame:
-    """Rows of text cells as a table."""
-    names = [column.name for column in schema.measured]
+    """Rows of text cells as a table, with the columns that are not measured where rows have them."""
+    held = rows[0] if rows else {column.name: None for column in schema.measured}
+    names = [column.name for column in schema.columns if column.name in held]
     return pl.DataFrame({n: [row[n] for row in rows] for n in names}, schema=dict.fromkeys(names, pl.String))
 
 
@@ -272,15 +273,19 @@ def runs(
 ) -> Runs:
     """`count` runs of the mechanism on each table, through the real meter."""
     pair, differing = encoded(challenge), encoded(challenge, differing=True)
-    scores: list[Reals] = []
+    tables: list[list[dict[tuple[str, int], float]]] = []
     losses: list[float] = []
     measurements: list[Measurement] = []
     for rows in challenge.tables():
-        own: list[list[float]] = []
+        own: list[dict[tuple[str, int], float]] = []
         for measurements in _transcripts(mechanism, challenge, budget, rows, count):
-            own.append([ratio for measurement in measurements for ratio in _ratios(measurement, pair)])
+            ratios = ((each.line, _ratios(each, pair)) for each in measurements)
+            own.append({(line, part): ratio for line, found in ratios for part, ratio in enumerate(found)})
             losses.append(stated_loss(measurements, differing))
-        scores.append(np.array(own))
+        tables.append(own)
+    # a later measurement may have a part more or less, as a noisy number of rows suggests
+    places = list(dict.fromkeys(place for own in tables for run in own for place in run))
+    scores = [np.array([[run.get(place, 0.0) for place in places] for run in own]) for own in tables]
     noise = measurements[0].event.noise
     power = 1 if measurements[0].event.is_pure else 2
     stated = float(np.mean(np.power(losses, power))) ** (1 / power)

@@ -21,7 +21,11 @@ Row = Mapping[str, str | None]
 
 @dataclass(frozen=True, eq=False)
 class Challenge:
-    """Both tables have the `shared` rows, and then the row `one` or the row `other` (None: no row at all)."""
+    """Both tables have the `shared` rows, and then the row `one` or the row `other` (None: no row at all).
+
+    Rows have a cell for every column that is measured, and may have one for others of the schema (ids, derived
+    columns), which nothing may look at.
+    """
 
     neighbours: Neighbours
     schema: Schema
@@ -46,10 +50,11 @@ class Challenge:
         return [*self.shared, self.one], [*self.shared, *([] if self.other is None else [self.other])]
 
     def _problem(self) -> str | None:
-        names = {column.name for column in self.schema.measured}
+        names = set(self.one)
         rows = [row for row in (*self.shared, self.one, self.other) if row is not None]
-        if any(set(row) != names for row in rows):
-            return "rows need a cell for each column of the schema"
+        measured, declared = {c.name for c in self.schema.measured}, {c.name for c in self.schema.columns}
+        if any(set(row) != names for row in rows) or not measured <= names <= declared:
+            return "rows need a cell for each column of the schema that is measured"
         unit, relation = self.neighbours.unit, self.neighbours.relation
         if (self.other is None) != (relation is Relation.ADD_REMOVE):
             return "one table has a row less under add-remove, and only there"

@@ -30,6 +30,7 @@ class DrawnTable:
     relations: ClassVar[tuple[str, ...]] = ("replace", "zero-out", "add-remove")
     answers: ClassVar[tuple[str, ...]] = ()
     deltas: ClassVar[Deltas] = "any"
+    sets: ClassVar[bool] = True
 
     @classmethod
     def challenges(cls) -> tuple[Challenge, ...]:
@@ -41,6 +42,9 @@ class DrawnTable:
 
         Under zero-out once more with a label, a category and values for empty cells: an emptied row then changes its
         class and every cell, and costs as much as a replaced one.
+
+        And for each relation a table of other kinds of cells, half of them empty, with a rule: a cell that is there
+        against one that is not moves every table, the scores of being there, and the class.
         """
         schema = Schema.from_dict({"columns": {"a": {"kind": "number", "low": 0, "high": 1}}})
         shared = tuple({"a": str(0.45 + 0.1 * (i % 2))} for i in range(300))
@@ -54,7 +58,7 @@ class DrawnTable:
             Challenge(Neighbours(Unit.ROW, relation), schema, one, others.get(relation), why, shared, {"rows": 20})
             for relation, why in whys.items()
         )
-        return (*single, _emptied_into_another_class())
+        return (*single, _emptied_into_another_class(), *(_there_or_not(relation) for relation in whys))
 
     def __post_init__(self) -> None:
         settle(self)
@@ -127,4 +131,37 @@ def _emptied_into_another_class() -> Challenge:
         "an emptied row gets other values in every column, its label among them",
         tuple({"a": str(0.45 + 0.1 * (i % 2)), "b": "y", "ill": ("no", "yes")[i % 2]} for i in range(300)),
         {"rows": 20},
+    )
+
+
+def _there_or_not(relation: Relation) -> Challenge:
+    """Days, ordered codes, logarithms and labels that are there or not; ids and derived columns, which nobody reads.
+
+    The row that differs breaks the rule, and half of the others do. Nothing of that may show: rules are for drawn rows.
+    """
+    schema = Schema.from_dict(
+        {
+            "columns": {
+                "who": {"role": "id", "pattern": "@#"},
+                "day": {"kind": "date", "low": "2024-01-01", "high": "2024-01-31"},
+                "grade": {"kind": "ordinal", "values": [1, 2, 3, 5, 8]},
+                "pay": {"kind": "number", "low": 0, "high": 100000, "scale": "log", "spikes": [0]},
+                "ill": {"kind": "category", "values": ["no", "yes"], "role": "label"},
+                "half": {"kind": "number", "low": 0, "high": 50000, "derived": "pay / 2"},
+            },
+            "rules": [{"check": "if ill = 'yes' then grade >= 3"}],
+        }
+    )
+    there = {"who": "Z9", "day": "2024-01-31", "grade": "1", "pay": "100000", "ill": "yes", "half": "1"}
+    middle = {"who": "A0", "day": "2024-01-16", "grade": "3", "pay": "300", "ill": "no", "half": "150"}
+    gone = {"who": "A0", "day": None, "grade": None, "pay": None, "ill": "no", "half": "7"}
+    whys = {
+        Relation.REPLACE: "days, codes and a label that are there, in a row that breaks a rule, against empty cells",
+        Relation.ZERO_OUT: "days, codes and a label of a row that breaks a rule are emptied",
+        Relation.ADD_REMOVE: "a row of days, codes and a label that breaks a rule is there or not",
+    }
+    others = {Relation.REPLACE: {**gone, "ill": None}, Relation.ZERO_OUT: emptied(there)}
+    shared = (middle, gone, {**middle, "ill": "yes", "grade": "2"}, {**gone, "ill": "yes"}) * 60
+    return Challenge(
+        Neighbours(Unit.ROW, relation), schema, there, others.get(relation), whys[relation], shared, {"rows": 20}
     )

@@ -55,6 +55,7 @@ class Auto:
     units: ClassVar[tuple[str, ...]] = ("row", "cell")
     relations: ClassVar[tuple[str, ...]] = ("replace", "zero-out", "add-remove")
     answers: ClassVar[tuple[str, ...]] = ()
+    sets: ClassVar[bool] = True
     cites: ClassVar[tuple[Reference, ...]] = Hybrid.cites
 
     def __post_init__(self) -> None:

@@ -23,6 +23,7 @@ from adumbra.families.row_count import (
     with_size,
     with_size_query,
 )
+from adumbra.families.set_columns import beside_sets, with_set_queries, with_sets
 from adumbra.families.synthetic import DrawnTable, watchable
 from adumbra.kinds.synthetic_table import PredictedError, SyntheticTableFacts
 from adumbra.models.class_tables import ClassTables
@@ -54,14 +55,14 @@ _TABLES, _SECOND, _PILOT, _RESIDUALS = "tables", "class tables", "moments", "mom
 _TABLE_SHARE = {"model": 0.2, "correlations": 0.2, "marginals": 0.5}
 """Share of the budget for all tables together, by need."""
 _SECOND_LOOK_FROM, _CLASS_TABLES_FROM = 400.0, 200.0
-"""Columns are measured a second time where a cell's noise, at the whole budget, is below rows / the first, and by class
-where it is below rows / (classes * the second). Before, one measurement tells more than two with half the budget."""
+"""A second measurement is made where a cell's noise, at the whole budget, is below rows / the first, and by class where
+it is below rows / (classes * the second). Before, one measurement tells more than two with half the budget."""
 _PILOT_WEIGHT, _RESIDUAL_WEIGHT = 0.6, 0.7
 """Weights of the second moment; those of counts and sums follow (binomial: sensitivity exactly sqrt 2)."""
 _CLEAR, _WIDE = 15.0, 100
 _MOST_PARTS = 256
 _MOST_CLASS_CELLS = 2**20
-"""About as many cells have the second tables of all columns in all classes at most."""
+"""About as many cells has the second measurement at all columns in all classes at most."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class Hybrid(DrawnTable):
 
     def lines(self, setting: Setting) -> Mapping[str, float]:
         """A fifth for tables; the rest for moments, of which the second round gets more the wider the table."""
-        return with_size(setting, self._resolved(setting)[1])
+        return with_sets(setting, with_size(setting, self._resolved(setting)[1]))
 
     def queries(self, setting: Setting) -> Mapping[str, Query]:
         """Every measurement, the later ones with placeholders for what the earlier ones will have found.
@@ -125,7 +126,7 @@ class Hybrid(DrawnTable):
             queries[_SECOND] = _second_tables(columns, fine, rules.by_class, setting.pure)
         queries[_PILOT] = _moments(columns, layout.scores, _PILOT_WEIGHT)
         queries[_RESIDUALS] = _moments(columns, _with_residuals(layout.scores, identity), _RESIDUAL_WEIGHT)
-        return with_size_query(setting, queries)
+        return with_set_queries(setting, with_size_query(setting, queries))
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """The `noise` on shares and on correlations in this `setting`, beside what they are, whatever the `promise`."""
@@ -169,7 +170,7 @@ class Hybrid(DrawnTable):
             tables.known(rows),
             tables.by_class(latent, classes, rows),
         )
-        return Draft(
+        draft = Draft(
             columns=None,
             batches=drawn_rows(columns, decoder, latent, classes, self.rows_drawn(setting, rows), generator),
             facts=SyntheticTableFacts(
@@ -183,9 +184,10 @@ class Hybrid(DrawnTable):
             arrays=measured_arrays(answers),
             measured=measured_names(answers),
         )
+        return beside_sets(door, setting, rows, draft)
 
-    def _tables(self, door: Measurer, setting: Setting, rows: float, answers: dict[str, SumAnswer]) -> _Tables:
-        """All columns once, or twice, the second time with cells where the first has found the rows."""
+    def _tables(self, door: Measurer, setting: Setting, rows: float, answers: dict[str, SumAnswer]) -> _Marginals:
+        """One measurement of all columns, or two, of which the second has its cells where the first found the rows."""
         (columns, shares), rules = self._resolved(setting), self._rules(setting, rows)
         cells = first_cells(columns.features, rules.room)
         answers[_TABLES] = noisy = door.measure(_TABLES, TablesQuery(cells))
@@ -194,7 +196,7 @@ class Hybrid(DrawnTable):
         error = predicted_table_error(found, sd, rows, cells, drawing(setting.seed, "hybrid tables"))
         marginals = marginals_of(columns.features, found, cells)
         if _SECOND not in shares:
-            return _Tables(marginals, cells, sd, error)
+            return _Marginals(marginals, cells, sd, error)
         fine = mass_cells(cells, [m.quantile for m in marginals], rules.parts)
         query = _second_tables(columns, fine, rules.by_class, setting.pure)
         answers[_SECOND] = again = door.measure(_SECOND, query)
@@ -204,7 +206,7 @@ class Hybrid(DrawnTable):
         found = denoised(counts, sds, rows, cells, missing_shares(measured, rows))
         marginals = sharpened(marginals_of(columns.features, found, cells), sd, pooled, pooled_sd, rows, fine)
         both = (sd**-2 + pooled_sd**-2) ** -0.5
-        return _Tables(marginals, cells, both, error * both / sd, fine, again)
+        return _Marginals(marginals, cells, both, error * both / sd, fine, again)
 
     @lru_cache(maxsize=4)  # noqa: B019 - keys are public and few, and plan, outlook and run ask the same
     def _resolved(self, setting: Setting) -> tuple[Columns, dict[str, float]]:
@@ -220,13 +222,13 @@ class Hybrid(DrawnTable):
         part = 0.05
         if self.need == "model":
             part = max((0.2 + 0.4 * min(1.0, layout.scores.dimension / 200)) * min(1.0, clarity / _CLEAR), part)
-        # where the number of rows is private columns are measured twice in any case: it is of use whatever that is
+        # where the number of rows is private the second measurement is there in any case: it is of use whatever that is
         room = math.inf if setting.rows is None else setting.rows / _noise(setting, columns, 1.0)
         again = room >= min(_SECOND_LOOK_FROM, _CLASS_TABLES_FROM * columns.declared)
         tables = {_TABLES: for_tables / 2, _SECOND: for_tables / 2} if again else {_TABLES: for_tables}
         return tables | {_PILOT: rest * (1 - part), _RESIDUALS: rest * part}
 
-    def _rules(self, setting: Setting, rows: float) -> _Rules:
+    def _rules(self, setting: Setting, rows: float) -> _Choices:
         """What follows from the number of rows, be it a noisy one: no bound depends on it."""
         columns, shares = self._resolved(setting)
         room = rows / _noise(setting, columns, shares[_TABLES])
@@ -237,15 +239,15 @@ class Hybrid(DrawnTable):
         clear = _clarity(setting, columns, layout, 1.0 - _TABLE_SHARE[self.need], rows) >= _CLEAR
         # shrink eigenvalues harder for a model, except for wide tables of a high signal-to-noise ratio
         cautious = self.need == "model" and not (clear and layout.scores.dimension >= _WIDE)
-        return _Rules(room, parts, by_class and columns.groups is not None, cautious)
+        return _Choices(room, parts, by_class and columns.groups is not None, cautious)
 
 
 @dataclass(frozen=True)
-class _Rules:
+class _Choices:
     """What follows from public facts and the number of rows."""
 
     room: float
-    """Rows over the noise of a cell in the first tables."""
+    """Rows over the noise of a cell in the first measurement."""
     parts: int
     """Cells of a number in the second, about."""
     by_class: bool
@@ -253,8 +255,8 @@ class _Rules:
 
 
 @dataclass(frozen=True, eq=False)
-class _Tables:
-    """What tables of the columns say, measured once or twice: marginals, the first cells, the joint noise."""
+class _Marginals:
+    """What one measurement of the columns (or two) tells: marginals, cells of the first, the noise of both together."""
 
     marginals: list[Marginal]
     cells: Cells

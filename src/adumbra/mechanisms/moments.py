@@ -16,6 +16,7 @@ from adumbra.declare.guarantee import Promise
 from adumbra.declare.space import CATEGORY_STEPS, HALF, Block
 from adumbra.families.contract import Draft, Measurer, Query, Reference, Setting, SumAnswer
 from adumbra.families.row_count import known_rows, measured_arrays, measured_names, with_size, with_size_query
+from adumbra.families.set_columns import beside_sets, with_set_queries, with_sets
 from adumbra.families.synthetic import DrawnTable, watchable
 from adumbra.kinds.synthetic_table import PredictedError, SyntheticTableFacts
 from adumbra.mechanisms.bibliography import ANALYZE_GAUSS
@@ -77,14 +78,17 @@ class Moments(DrawnTable):
 
     def lines(self, setting: Setting) -> Mapping[str, float]:
         """A fifth of the budget for centre and scale, the rest for the moments."""
-        return with_size(setting, {_CENTRE: 0.2, _MOMENTS: 0.8})
+        return with_sets(setting, with_size(setting, {_CENTRE: 0.2, _MOMENTS: 0.8}))
 
     def queries(self, setting: Setting) -> Mapping[str, Query]:
         """Both measurements; the second with the middle of the ranges for a centre."""
         columns = self.narrow_columns(setting)
         stand_in = _ScoreScale.of_ranges(columns, watchable(setting, columns))
-        return with_size_query(
-            setting, {_CENTRE: _first_query(setting, columns), _MOMENTS: _second_query(columns, stand_in)}
+        return with_set_queries(
+            setting,
+            with_size_query(
+                setting, {_CENTRE: _first_query(setting, columns), _MOMENTS: _second_query(columns, stand_in)}
+            ),
         )
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
@@ -115,7 +119,7 @@ class Moments(DrawnTable):
         model = _fit(scale, noisy, classes, rows, self.narrow)
         drawn = self.rows_drawn(setting, rows)
         answers = {_CENTRE: centred, _MOMENTS: noisy}
-        return Draft(
+        draft = Draft(
             columns=None,
             batches=_draw(columns, scale, model, drawn, setting),
             facts=SyntheticTableFacts(
@@ -127,6 +131,7 @@ class Moments(DrawnTable):
             | {"score_centre": scale.centre, "score_scale": scale.scale, "score_radius": np.asarray(scale.radius)},
             measured=measured_names(answers),
         )
+        return beside_sets(door, setting, rows, draft)
 
 
 @dataclass(frozen=True, eq=False)

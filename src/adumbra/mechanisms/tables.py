@@ -24,6 +24,7 @@ from adumbra.families.row_count import (
     with_size,
     with_size_query,
 )
+from adumbra.families.set_columns import beside_sets, with_set_queries, with_sets
 from adumbra.families.synthetic import DrawnTable
 from adumbra.kinds.synthetic_table import PredictedError, SyntheticTableFacts
 from adumbra.models.column_cells import drawn_in, equal_cells, levels_with_room
@@ -82,13 +83,15 @@ class Tables(DrawnTable):
 
     def lines(self, setting: Setting) -> Mapping[str, float]:
         """One measurement."""
-        return with_size(setting, {_LINE: 1.0})
+        return with_sets(setting, with_size(setting, {_LINE: 1.0}))
 
     def queries(self, setting: Setting) -> Mapping[str, Query]:
         """All tables; where the number of rows is private, with as many cells as there may be."""
         columns = self.columns(setting)
         rows = math.inf if setting.rows is None else setting.rows
-        return with_size_query(setting, {_LINE: _query(columns, self._cells(setting, columns, rows))})
+        return with_set_queries(
+            setting, with_size_query(setting, {_LINE: _query(columns, self._cells(setting, columns, rows))})
+        )
 
     def outlook(self, setting: Setting, promise: Promise, noise: Mapping[str, Event]) -> list[tuple[str, str]]:
         """The `noise` on a share in this `setting`, whatever the `promise`."""
@@ -106,10 +109,10 @@ class Tables(DrawnTable):
         rows = known_rows(door, setting)
         cells = self._cells(setting, columns, rows)
         noisy = door.measure(_LINE, _query(columns, cells))
-        found = _Found.of(columns, cells, noisy, rows)
+        found = _ClassShares.of(columns, cells, noisy, rows)
         drawn = self.rows_drawn(setting, rows)
         sd = noisy.sd(_part(columns)) * math.sqrt(len(found.classes)) / rows
-        return Draft(
+        draft = Draft(
             columns=None,
             batches=_draw(columns, cells, found, drawn, setting),
             facts=SyntheticTableFacts(
@@ -124,6 +127,7 @@ class Tables(DrawnTable):
             arrays=measured_arrays({_LINE: noisy}),
             measured=measured_names({_LINE: noisy}),
         )
+        return beside_sets(door, setting, rows, draft)
 
     def _cells(self, setting: Setting, columns: Columns, rows: float) -> Cells:
         if self.bins is not None:
@@ -146,7 +150,7 @@ def _query(columns: Columns, cells: Cells) -> TablesQuery:
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
+class _ClassShares:
     """Which classes there are, their sizes, and for each column a table (class x cell) of shares."""
 
     classes: Integers
@@ -154,7 +158,7 @@ class _Found:
     tables: list[Reals]
 
     @staticmethod
-    def of(columns: Columns, cells: Cells, noisy: SumAnswer, rows: float) -> _Found:
+    def of(columns: Columns, cells: Cells, noisy: SumAnswer, rows: float) -> _ClassShares:
         counted, sd = np.atleast_2d(noisy.values[_part(columns)]), noisy.sd(_part(columns))
         # every column counts every class: their mean has the least noise; and no class vanishes because of it
         sizes = counted.sum(axis=1) / len(cells.blocks)
@@ -167,10 +171,10 @@ class _Found:
         for start, size, empty, share in zip(cells.starts, cells.sizes, cells.missing, missing, strict=True):
             kept = size - (empty and share == 0)  # where next to nothing is missing, nothing is
             tables.append(onto_simplex(centred(counted[:, start : start + kept] / sizes[:, None])))
-        return _Found(classes, sizes, tables)
+        return _ClassShares(classes, sizes, tables)
 
 
-def _draw(columns: Columns, cells: Cells, found: _Found, rows: int, setting: Setting) -> Iterator[Reals]:
+def _draw(columns: Columns, cells: Cells, found: _ClassShares, rows: int, setting: Setting) -> Iterator[Reals]:
     generator = drawing(setting.seed, "tables")
     groups = classes_to_draw(apportion(found.sizes, rows), generator)
     start = 0

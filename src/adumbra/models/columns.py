@@ -69,6 +69,8 @@ class Columns:
                 raise InputError(
                     "a label among the released columns", repr(name), f"{remedy}use one of: {some_of(known)}"
                 )
+            if known[name].kind == "set":
+                raise InputError("a label with one value in a cell", f"{name!r}, a set", "name another column")
         chosen = [known[name] for name in dict.fromkeys(label or declared) if name in known]
         makes_classes = [block for block in chosen if _classes(block) is not None]
         counts = [_classes(block) or 1 for block in makes_classes]
@@ -80,9 +82,13 @@ class Columns:
                     "name fewer labels with --label; the others are released like any column",
                 )
             makes_classes = []
-        features = tuple(block for block in space.blocks if block not in makes_classes)
+        single = tuple(block for block in space.blocks if block.kind != "set")  # sets are drawn beside all others
+        if not single:
+            remedy = "declare another column, or count the values of a set with --mechanism items"
+            raise InputError("a column with one value in a cell", "sets alone", remedy)
+        features = tuple(block for block in single if block not in makes_classes)
         if not features:  # nothing else to release: the label is then a column like any other
-            features, makes_classes = space.blocks, []
+            features, makes_classes = single, []
         if not makes_classes:
             return Columns(space, features, None)
         counts = [_classes(block) or 1 for block in makes_classes]
@@ -120,9 +126,9 @@ class Columns:
     def written(self, features: dict[str, Reals], group: Integers) -> Reals:
         """Rows as a draft wants them: grid steps of numbers and flags, positions of categories, in schema order.
 
-        Of an empty cell nan, also of a label.
+        Of an empty cell nan, also of a label; of a set 0, until it is drawn.
         """
-        out = np.empty((len(self.space.blocks), len(group)))
+        out = np.zeros((len(self.space.blocks), len(group)))
         labels = None if self.groups is None else self.groups.values_of(group)
         for index, block in enumerate(self.space.blocks):
             if block.column in features:
@@ -141,6 +147,8 @@ class Columns:
 
 def _classes(block: Block) -> int | None:
     """How many classes a label makes; None if it makes none."""
+    if block.kind == "set":
+        return None
     if block.kind == "number":
         return block.levels if block.levels is not None and block.levels <= MOST_CLASSES else None
     return cell_count(block, 1) if cell_count(block, 1) <= MOST_CLASSES else None

@@ -46,7 +46,10 @@ class ColumnTables:
 
 
 def gathered(tables: Reals, cells: Cells, members: Integers, count: int) -> Reals:
-    """The values' tables of these columns, from a list of all cells (its last axis), as (..., column, cell)."""
+    """Tables as (..., column, cell), from `tables` that have all `cells` of all columns along their last axis.
+
+    `members` are the columns, of which each has `count` cells of values.
+    """
     return np.asarray(tables[..., cells.starts[members][:, None] + np.arange(count)])
 
 
@@ -80,10 +83,9 @@ def missing_shares(measured: Sequence[tuple[Reals, float, Cells]], rows: float) 
 
 
 def joined(first: tuple[Reals, float, Cells], second: tuple[Reals, float, Cells]) -> tuple[Reals, Reals]:
-    """Counts of a `first` measurement and the sd of each column's noise, joined with a `second` of the same cells.
+    """Counts of a `first` measurement and the sd of their noise, joined with a `second` where it had the same cells.
 
-    Either has the noisy counts, the standard deviation of their noise, and the cells; where these differ, the first
-    stands.
+    A measurement has the noisy counts, the standard deviation of their noise, and the cells.
     """
     (counts, sd, cells), (again, again_sd, fine) = first, second
     out, sds = counts.copy(), np.full(len(cells.blocks), sd)

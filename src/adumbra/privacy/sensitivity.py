@@ -24,7 +24,7 @@ from adumbra.privacy.set_sensitivity import furthest_sets, items
 from adumbra.privacy.strategy_sensitivity import histogram, tail_choice, tail_size
 from adumbra.queries.cells import Cells, Groups
 from adumbra.queries.histograms import HistogramQuery, TailChoice, TailSize
-from adumbra.queries.items import ItemsQuery
+from adumbra.queries.item_totals import ItemsQuery
 from adumbra.queries.query import Query
 from adumbra.queries.row_map import RowClip, RowMap
 from adumbra.queries.scores import Linear, Lookup, Residuals, Scores
@@ -245,7 +245,7 @@ def _tables(query: TablesQuery, space: Space, relation: Relation, norm: Norm) ->
     """Every column puts a one in one cell of each table; ones of two rows are in the same cell or in two.
 
     `hypot` has weights that share one budget (sqrt(1/2) and sqrt(1/2)) cost what the whole does, to the last bit: a
-    later look may be split as the noisy number of rows suggests, and what it costs was charged before.
+    later measurement may be split as the noisy number of rows suggests, and what it costs was charged before.
     """
     columns = len(query.cells.blocks)
     if norm == "l1":

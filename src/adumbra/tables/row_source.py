@@ -44,7 +44,7 @@ class OwnerNotes:
     """
 
     HEADING: ClassVar[str] = (
-        "for the owner only (private, not in the release): cells that are missing or cannot be read, and what was clipped"
+        "for the owner only (private, not in the release): cells that are missing, cannot be read, or were clipped"
     )
 
     repairs: dict[str, Repairs] = field(default_factory=dict)
