@@ -702,7 +702,7 @@ def test_cut_cells_are_not_levels():
     assert cells.level_positions(0) is None
 
 
-def test_empty_flags_and_categories_have_no_cell_and_no_class():
+def test_what_is_empty_has_no_cell_and_no_class():
     space = space_of("flag", "category:3", "number")
     cells = Cells.even(space.blocks, 4)
     batch = np.array([[0, 0, 0, 0, 0], [HALF, 0, 0, 1, HALF], [-HALF, CATEGORY_STEPS, 0, 0, -HALF], [1, 0, 7, 0, -1]])
