@@ -202,9 +202,11 @@ class Number(CellKind):
         number = np.clip(number, self.low, self.high)
         number[codes <= -HALF] = self.low  # exact ends, free of the last bit's rounding
         number[codes >= HALF] = self.high
-        if self.step is None:
-            return number
-        return self._on_step(self.low + self.step * np.rint((number - self.low) / self.step))
+        if self.step is not None:
+            number = self._on_step(self.low + self.step * np.rint((number - self.low) / self.step))
+        for spike in self.column.spikes:  # the grid is coarser than the column: what lies on a spike is the spike
+            number[np.rint(codes) == self._places(np.array([spike]))[0]] = spike
+        return number
 
     def _on_step(self, number: Reals) -> Reals:
         """Without the last bits that a sum of decimals leaves: 0.1 + 0.2 is 0.3."""
