@@ -127,7 +127,7 @@ def test_options_on_the_card_make_the_same_questions_again():
         opened = common.released(frame, schema, ad.Tables(rows=50, bins=bins), ad.Budget(1.0))
         assert opened.card.options == {"label": [], "rows": 50, "bins": bins}
         (found,) = measured_sums(opened.card, opened.arrays, 200, None)
-        assert found.query.size == bins
+        assert found.query.size == bins + 1  # one more for empty cells
         assert "likelihood" in views(opened, 200, encoded(frame, opened.card))
 
 
@@ -368,15 +368,15 @@ def test_no_value_decides_a_refusal():
 
 def test_a_refusal_by_value_is_found(monkeypatch):
     """A planted leak: cells out of range are refused."""
-    plain = encoding._number
+    plain = encoding._cells
 
-    def strict(series, column, out):
-        found = plain(series, column, out)
-        if found.clipped:
+    def strict(series, column, *rest):
+        found = plain(series, column, *rest)
+        if found.clipped and column.kind == "number":
             raise InputError("numbers in range", "others", "correct them")
         return found
 
-    monkeypatch.setattr(encoding, "_number", strict)
+    monkeypatch.setattr(encoding, "_cells", strict)
     result = attacks.refusals()
     assert result.verdict == WORKS
     named = ("range", "float64", "infinite", "very long")
@@ -390,14 +390,15 @@ def test_durations_are_reported_as_they_are():
 
 def test_a_slow_path_is_found(monkeypatch):
     """A planted leak, by a clock that only this test moves: unreadable cells take longer."""
-    plain, clock, jitter = encoding._flag, [0.0], common.generator(0)
+    plain, clock, jitter = encoding._cells, [0.0], common.generator(0)
 
-    def slow(series, column, out):
-        found = plain(series, column, out)
-        clock[0] += jitter.random() + (0.5 if found.unknown else 0.0)
+    def slow(series, column, *rest):
+        found = plain(series, column, *rest)
+        if column.kind == "flag":
+            clock[0] += jitter.random() + (0.5 if found.unknown else 0.0)
         return found
 
-    monkeypatch.setattr(encoding, "_flag", slow)
+    monkeypatch.setattr(encoding, "_cells", slow)
     monkeypatch.setattr(timing, "_now", lambda: clock[0])
     result = attacks.durations(rows=20, runs=20)
     assert result.verdict == WORKS and result.low > 0.5 and result.details["auc"] > 0.7

@@ -164,8 +164,8 @@ def from_releases(
 def _answered(asked_of: People, asked: Reals, budget: Budget, ledger: Ledger) -> Reals:
     """One release, charged to the ledger, as twice the answer to every question."""
     release = released(asked_of.truth, asked_of.schema, Tables(rows=1), budget, ledger=ledger, name=_NAME)
-    # (class, column, no or yes): those with a yes in the secret, less those with a no, by their answer
-    counts = release.arrays["measured_tables_grouped"].reshape(2, len(asked) // 2, 2)
+    # (class, column, answer), both of them no, yes or missing: those with a yes in the secret, less those with a no
+    counts = release.arrays["measured_tables_grouped"].reshape(3, len(asked) // 2, 3)
     yes = np.concatenate([counts[1, :, 1], counts[1, :, 0]])
     return np.asarray(yes + asked.sum(axis=1) - np.concatenate([counts[0, :, 1], counts[0, :, 0]]))
 
