@@ -286,7 +286,10 @@ QUESTIONS = [
         _ask("values of age as declared", "cells", "range", "--column", "age", "--from", a, "--to", b)
         for a, b in (("111", "120"), ("-9", "-1"), ("1e300", "1e301"), ("-1e308", "-1"))
     ),
-    *(_ask("a number for age", "cells", "range", "--column", "age", "--from", v) for v in ("nan", "inf", "-inf", DIGITS)),
+    *(
+        _ask("a number for age", "cells", "range", "--column", "age", "--from", v)
+        for v in ("nan", "inf", "-inf", DIGITS)
+    ),
     *(_ask("a number for age", "cells", "range", "--column", "age", "--to", v) for v in ("nan", "-inf")),
     *(_ask("a number for age", "cells", "range", "--column", "age", "--from", v) for v in ("", "é", "1,5")),
     _ask("neither", "cells", "range", "--column", "age"),

@@ -121,9 +121,7 @@ class Schema:
             object.__setattr__(self, "rules", Rules.of((), self.columns))
         for name in self.labels:
             if self.column(name).derived is not None or name in self.rules.unmeasured:
-                remedy = (
-                    f"delete role, or let it be measured: another column may be derived from it, under {heading(name)}"
-                )
+                remedy = f"delete role under {heading(name)}, or derive the other columns from it instead"
                 raise InputError("a label that is measured", f"{name!r}, which follows from other columns", remedy)
         if not self.measured:
             raise InputError(
