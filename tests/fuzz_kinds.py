@@ -28,6 +28,7 @@ from adumbra.common.array_files import read_matrix
 from adumbra.common.errors import AdumbraError, InputError
 from adumbra.declare.guarantee import Neighbours, Relation, Unit
 from adumbra.declare.schema import Schema
+from adumbra.declare.spelling import texts
 from adumbra.jupa.model import JupaModel, fit_jupa
 from adumbra.jupa.recipe import JupaRecipe
 from adumbra.kinds.conditions import read_queries
@@ -141,7 +142,7 @@ def _read_table(path: Path, charge: Charge) -> None:
     for frame in table.batches(names, 7):
         total += frame.height
         for column in frame:
-            column.cast(pl.String).str.strip_chars().n_unique()
+            texts(column).n_unique()
     assert total == table.count()
     draft_schema(table)
 

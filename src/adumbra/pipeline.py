@@ -31,6 +31,7 @@ from adumbra.common.types import Progress, silent
 from adumbra.declare.guarantee import Relation
 from adumbra.declare.schema import Schema
 from adumbra.families.contract import Chooser, Setting, check_sets, check_supported, promised_delta
+from adumbra.families.synthetic import DrawnTable
 from adumbra.job import Job, Plan
 from adumbra.ledger.ledger import Ledger
 from adumbra.privacy.charge import Charge, PlannedCharge
@@ -42,6 +43,7 @@ from adumbra.rehearsal import check_collaborators, open_meter
 from adumbra.releases.record import ReleaseRecord
 from adumbra.request import Request
 from adumbra.tables.encode import check_columns
+from adumbra.tables.released_rows import check_ids
 from adumbra.tables.row_source import OwnerNotes
 from adumbra.warm_up import warm_up
 
@@ -98,6 +100,8 @@ def _name(name: str, schema: Schema) -> str:
 
 def plan(job: Job) -> Plan:
     """What would be measured, with which noise, at which cost."""
+    if isinstance(job.mechanism, DrawnTable):
+        check_ids(job.schema, job.mechanism.size(job.setting)[0])
     queries = job.mechanism.queries(job.setting)
     shares = job.mechanism.lines(job.setting)
     fresh = job.setting.seed.is_fresh

@@ -19,6 +19,7 @@ from adumbra.common.files import open_regular, sync
 from adumbra.common.shown import shown
 from adumbra.common.validation import path_of
 from adumbra.declare.guarantee import promise_in_words
+from adumbra.declare.schema import Schema
 from adumbra.kinds.counted_cells import CountedCells
 from adumbra.kinds.estimates import CountEstimate, Estimate
 from adumbra.kinds.kind import Content, Kind, kind_named
@@ -94,7 +95,15 @@ class Release:
     @cached_property
     def table(self) -> Any:
         """The released rows, as a frame of the library the table came in (polars for files)."""
-        return give_back(self._record.table(), self._native)
+        return give_back(self._record.table(), self._native, self._schema)
+
+    @property
+    def _schema(self) -> Schema | None:
+        """The declared columns; None where the card of a folder has none that can be read."""
+        try:
+            return Schema.from_dict(self.card.table_schema)
+        except InputError:
+            return None
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -301,7 +310,7 @@ class Release:
 
     def reconstruct(self) -> Any:
         """Least-squares rows in the schema's own columns."""
-        return give_back(self.ask("reconstruct"), self._native)
+        return give_back(self.ask("reconstruct"), self._native, self._schema)
 
 
 def _opened(path: str, native: Native, card_sha256: str) -> Release:

@@ -87,7 +87,7 @@ def _converted(cell: Any, read: Callable[[Any], Any]) -> Any:
     """A declared value as a cell of the column's type; one that has no such form is left out."""
     try:
         return read(cell)
-    except ValueError:
+    except (TypeError, ValueError):
         return None
 
 

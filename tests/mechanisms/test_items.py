@@ -15,7 +15,7 @@ from adumbra.declare.guarantee import Neighbours, Promise, Relation, Unit
 from adumbra.declare.item_sets import set_places
 from adumbra.evaluate.report import evaluate_release
 from adumbra.mechanisms.catalogue import build, catalogue
-from adumbra.queries.items import ItemsQuery
+from adumbra.queries.item_totals import ItemsQuery
 from tests.at_the_noise import event_by_event, released, same_in_public
 from tests.mechanisms.test_counting import silence
 from tests.queries.test_sums import has_scale, residuals

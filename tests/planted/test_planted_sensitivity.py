@@ -13,7 +13,7 @@ from adumbra.accounting.events import Composition, Event
 from adumbra.declare.guarantee import Neighbours, Relation, Unit
 from adumbra.declare.space import GRID, HALF, Block, Space
 from adumbra.privacy import sensitivity, set_sensitivity
-from adumbra.queries.items import ItemsQuery
+from adumbra.queries.item_totals import ItemsQuery
 from adumbra.queries.row_map import RowMap
 from adumbra.queries.second_moment import Gram, GramTimes, MomentsQuery, RowsAndGram
 from adumbra.queries.sums import TablesQuery

@@ -82,7 +82,7 @@ def type_taken_from_all_cells(patch):
         guessed = text.cast(pl.Float64, strict=False).null_count() == 0
         return real(cells, values) if guessed else _as_they_stand(cells, values)
 
-    for place in (adumbra.tables.encode, adumbra.declare.cell_kinds.category, adumbra.jupa.features):
+    for place in (adumbra.declare.cell_kinds.category, adumbra.tables.encode, adumbra.jupa.features):
         patch.setattr(place, "places", places)
 
 

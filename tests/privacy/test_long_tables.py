@@ -25,7 +25,7 @@ from adumbra.privacy.engine import LocalThreads, Totals
 from adumbra.privacy.private_rows import PrivateRows
 from adumbra.queries.cells import Cells, Groups
 from adumbra.queries.histograms import HistogramQuery, TailChoice, TailSize
-from adumbra.queries.items import ItemsQuery
+from adumbra.queries.item_totals import ItemsQuery
 from adumbra.queries.row_map import RowClip
 from adumbra.queries.second_moment import Gram, GramTimes, MomentsQuery
 from adumbra.queries.sums import CentreScale, Count, Sum, Total

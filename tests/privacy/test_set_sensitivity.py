@@ -18,7 +18,7 @@ from adumbra.privacy.engine import BoundBroken, check_bounded
 from adumbra.privacy.meter import _fresh_projections
 from adumbra.privacy.sensitivity import row_distance, sensitivity
 from adumbra.queries.cells import Cells
-from adumbra.queries.items import ItemsQuery
+from adumbra.queries.item_totals import ItemsQuery
 from adumbra.queries.query import GaussianRecipe
 from adumbra.queries.row_map import RowClip, RowMap, contraction
 from adumbra.queries.second_moment import Gram, GramTimes, RowsAndGram

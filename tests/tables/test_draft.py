@@ -223,3 +223,13 @@ def test_covid(shared_data):
 def test_baskets(shared_data):
     draft = draft_schema(open_table(shared_data / "retail.csv.gz"))
     assert 'kind = "set"' in draft and "16,470 different items" in draft and '# separator = " "' in draft
+
+
+def test_lists_are_drafted_as_sets_or_left_out():
+    generator = np.random.default_rng(1)
+    baskets = [sorted({f"item{i}" for i in generator.integers(0, 6, size)}) for size in generator.integers(1, 5, 400)]
+    frame = pl.DataFrame({"basket": baskets, "pair": [["x"]] * 400, "ill": [True, False] * 200})
+    draft = draft_schema(open_table(frame))
+    schema = Schema.parse("\n".join(line.removeprefix("# ") for line in draft.splitlines()))
+    assert (schema.column("basket").kind, schema.column("pair").role) == ("set", "drop")
+    assert encode(frame, schema).repairs["basket"].unknown == 0

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import adumbra as ad
+from adumbra.declare.spelling import canonical
 from adumbra.tables import read
 from adumbra.tables.encode import encode
 from tests.privacy.test_row_bounds import blocks
@@ -70,3 +71,32 @@ def test_numbers_of_32_bits_among_text_are_read_like_a_column_of_them():
     plain = pd.DataFrame({"a": np.full(4, value)})
     mixed = pd.DataFrame({"a": pd.Series([value, value, value, "unknown"], dtype=object)})
     assert (blocks(plain, ONE)[:3] == blocks(mixed, ONE)[:3]).all()
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Paris", "America/New_York", "Asia/Kolkata"])
+def test_a_column_of_moments_is_read_as_one_of_objects(unit, zone):
+    """One word makes objects of it, which are spelled one by one."""
+    moments = pd.Series(pd.to_datetime(np.random.default_rng(0).integers(-(10**18), 4 * 10**18, 200))).dt.as_unit(unit)
+    moments[3] = pd.NaT
+    column = moments if zone is None else moments.dt.tz_localize("UTC").dt.tz_convert(zone)
+    same(column)
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_a_column_of_durations_is_read_as_one_of_objects(unit):
+    spans = pd.Series(pd.to_timedelta(np.random.default_rng(0).integers(-(10**17), 10**17, 200))).dt.as_unit(unit)
+    spans[3] = pd.NaT
+    same(spans)
+
+
+def same(column):
+    tables = [pd.DataFrame({"x": cells}) for cells in (column, column.astype(object))]
+    native, objects = (canonical(next(read.open_table(table).batches(["x"]))["x"]).to_list() for table in tables)
+    assert native == objects and native[3] is None
+
+
+def test_a_year_that_no_calendar_has_is_an_empty_cell():
+    column = pd.Series(np.array(["12000-01-01", "2020-01-01"], dtype="datetime64[s]"))
+    table = read.open_table(pd.DataFrame({"x": column}))
+    assert next(table.batches(["x"]))["x"].to_list() == [None, "2020-01-01 00:00:00"]

@@ -27,7 +27,7 @@ CASES: list[tuple[dict[str, Any], list[str | None], list[Any]]] = [
     (
         {"kind": "date", "low": "2020-01-01", "high": "2020-12-31", "format": "%d.%m.%Y"},
         ["31.12.2020", "01.01.2030", "2020-01-01"],
-        [dt.date(2020, 12, 31), dt.date(2020, 12, 31), None],
+        [dt.date(2020, 12, 31), dt.date(2020, 12, 31), dt.date(2020, 1, 1)],
     ),
     (
         {"kind": "datetime", "low": "1990-01-01", "high": "2030-01-01", "missing": "2000-01-01T00:00:01"},

@@ -129,9 +129,10 @@ def _extreme_cells(column: Column) -> list[str | None]:
         return ["no", "yes", None, "2", "nonsense"]
     ends = [str(cell) for cell in cells.examples()]
     if cells.block == "number":
+        outside = "9999-12-31" if column.kind in ("date", "datetime") else "1e30"
         places = np.array([*cells.spikes, 0], dtype=np.float64)
         middle = [str(cell) for cell in cells.store(cells.write(places)).to_list()]
-        return [ends[0], ends[1], None, "1e30", "nonsense", *middle]
+        return [ends[0], ends[1], None, outside, "nonsense", *middle]
     values = [str(value) for value in column.values]
     return [values[0], values[-1], None, "no such value", *values[1:-1][:6]]
 

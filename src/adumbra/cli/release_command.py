@@ -143,7 +143,7 @@ class Asked:
         str | None, typer.Option(help="column to predict, or several with commas; default: the labels of the schema")
     ] = None
     rows: Annotated[
-        int | None, typer.Option(help="rows to draw; default: as the table has, at least 40,000 (10,000 if wide)")
+        int | None, typer.Option(help="rows to draw; default: as many as the table has")
     ] = None
     ledger: LedgerOption = None
     delimiter: DelimiterOption = None

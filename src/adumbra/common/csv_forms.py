@@ -8,6 +8,7 @@ in which such text begins with an apostrophe. Numbers stay as they are.
 from __future__ import annotations
 
 import csv as text_csv
+import datetime
 import errno
 import io
 from typing import BinaryIO, Literal
@@ -55,6 +56,7 @@ def write_csv(frame: pl.DataFrame, file: BinaryIO | io.BytesIO, form: Csv = True
     `form` is True for plain CSV, or `FORMULA_SAFE`, which quotes text and defuses what a spreadsheet would run;
     `header` says whether a first line has the names of the columns.
     """
+    frame = _times_as_text(frame)
     if form != FORMULA_SAFE:
         frame.write_csv(file, include_header=header)
         return
@@ -67,6 +69,38 @@ def write_csv(frame: pl.DataFrame, file: BinaryIO | io.BytesIO, form: Csv = True
     texts = [c for c in frame.get_columns() if c.dtype in (pl.String, pl.Categorical, pl.Enum)]
     # Text is quoted: else a separator that only some spreadsheets know could begin a cell in its middle.
     frame.with_columns(formula_safe(c) for c in texts).write_csv(file, include_header=False, quote_style="non_numeric")
+
+
+def _times_as_text(frame: pl.DataFrame) -> pl.DataFrame:
+    """Moments, times and durations as ISO 8601 has them, without parts of a second where there are none."""
+    columns = []
+    for cells in frame.get_columns():
+        if isinstance(cells.dtype, pl.Datetime):
+            cells = cells.dt.to_string("%Y-%m-%dT%H:%M:%S%.f" + ("%:z" if cells.dtype.time_zone else ""))
+        elif cells.dtype == pl.Time:
+            cells = cells.dt.to_string("%H:%M:%S%.f")
+        elif isinstance(cells.dtype, pl.Duration):
+            each = cells.unique().drop_nulls()
+            words = pl.Series([_iso_span(one) for one in each.to_list()], dtype=pl.String)
+            cells = cells.to_physical().replace_strict(each.to_physical(), words, default=None, return_dtype=pl.String)
+        columns.append(cells)
+    return pl.DataFrame(columns)
+
+
+def _iso_span(span: datetime.timedelta) -> str:
+    """A duration as ISO 8601 has it.
+
+    >>> _iso_span(datetime.timedelta(days=3, hours=4)), _iso_span(-datetime.timedelta(seconds=90.5))
+    ('P3DT4H', '-PT1M30.5S')
+    """
+    size = abs(span)
+    hours, rest = divmod(size.seconds, 3600)
+    minutes, seconds = divmod(rest, 60)
+    tail = f".{size.microseconds:06}".rstrip("0").rstrip(".")
+    clock = "".join(f"{part}{unit}" for part, unit in ((hours, "H"), (minutes, "M")) if part)
+    clock += f"{seconds}{tail}S" if seconds or tail or not (size.days or clock) else ""
+    days = f"{size.days}D" if size.days else ""
+    return f"{'-' if span < datetime.timedelta() else ''}P{days}{'T' if clock else ''}{clock}"
 
 
 def write_parquet(frame: pl.DataFrame, file: BinaryIO) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
 from adumbra.common.errors import InputError
 from adumbra.common.shown import shown_toml
-from adumbra.common.validation import said
+from adumbra.common.validation import finite, said
 from adumbra.declare.cell_kinds.calendar import Date, Datetime, Duration, TimeOfDay
 from adumbra.declare.cell_kinds.category import MAX_VALUES, Category, Flag, Ordinal
 from adumbra.declare.cell_kinds.cell_kind import CellKind
@@ -32,6 +32,7 @@ __all__ = [
     "Column",
     "Role",
     "Value",
+    "check_blank_words",
     "heading",
     "nearest",
     "repeated",
@@ -81,6 +82,7 @@ COLUMN_KEYS = (
 )
 _OF_ANY = ("kind", "missing", "blank", "type", "role", "derived")
 _LISTS = ("values", "spikes", "blank")
+_BLANK = 'write blank = ["N"]'
 
 
 @dataclass(frozen=True)
@@ -133,12 +135,13 @@ class Column:
             raise self.error(
                 "a kind",
                 "none",
-                'write kind = "number", "category" or "flag", or role = "drop" to leave it out',
+                f'write kind = one of {", ".join(CELL_KINDS)}, or role = "drop" to leave it out',
             )
         self._check_stray_keys()
         for key in _LISTS:
-            if isinstance(getattr(self, key), list):
-                self.settle(**{key: tuple(getattr(self, key))})
+            if not isinstance(getattr(self, key), list | tuple):
+                raise self.error(f"{key} as a list", type_name(getattr(self, key)), f"write {key} = [...]")
+            self.settle(**{key: tuple(getattr(self, key))})
         self._check_keep()
         CELL_KINDS[self.kind].check(self)
         self._check_blank()
@@ -168,9 +171,8 @@ class Column:
         out: dict[str, Any] = {"name": self.name}
         for key in COLUMN_KEYS:
             value = getattr(self, key)
-            if value is None or value == () or (key == "integer" and not value):
-                continue
-            out[key] = list(value) if isinstance(value, tuple) else value
+            if _is_declared(key, value):
+                out[key] = list(value) if isinstance(value, tuple) else value
         return out
 
     def settle(self, **fields: Any) -> None:
@@ -179,7 +181,7 @@ class Column:
             object.__setattr__(self, key, value)
 
     def error(self, expected: str, got: str, remedy: str) -> InputError:
-        """The error of a declaration of this column."""
+        """The error of a declaration of this column: what was `expected`, what was `got`, and the `remedy`."""
         return InputError(f"column {self.name!r}: {expected}", got, f"{remedy} under {heading(self.name)}")
 
     def check_writable(self, what: str, text: str) -> None:
@@ -195,7 +197,7 @@ class Column:
             ("type", self.type, TYPES),
         )
         for key, word, known in words:
-            if key == "type" and word in CELL_KINDS:  # as other schemas call it
+            if key == "type" and isinstance(word, str) and word in CELL_KINDS:  # as other schemas call it
                 raise self.error("a kind", f"'type' = {said(word)}", f'did you mean kind = "{word}"?')
             if word is not None and word not in known:
                 hint = nearest(word, known)
@@ -232,8 +234,7 @@ class Column:
         allowed = (*CELL_KINDS[str(self.kind)].keys, *_OF_ANY)
         for key in COLUMN_KEYS:
             value = getattr(self, key)
-            present = value is not None and value != () and value is not False
-            if present and key not in allowed:
+            if _is_declared(key, value) and key not in allowed:
                 raise self.error(
                     f"no {key} for kind {self.kind}", f"{key} declared", f"delete {key}, or correct the kind,"
                 )
@@ -248,12 +249,25 @@ class Column:
 
     def _check_blank(self) -> None:
         """Words for an empty cell: text or numbers, none of them a declared value."""
-        if not isinstance(self.blank, tuple) or not all(type(v) in (str, int, float) for v in self.blank):
-            raise self.error("blank as a list of words or numbers", type_name(self.blank), 'write blank = ["N"]')
-        declared = {key_of(value) for value in self.values}
-        both = [value for value in self.blank if key_of(value) in declared]
+        check_blank_words(self.blank, lambda got: self.error("blank as a list of words or numbers", got, _BLANK))
+        declared = {key_of(value) for value in (*self.values, *self.spikes)}
+        both = [word for word in self.blank if key_of(word) in declared]
         if both:
             raise self.error("blank words that are no declared values", said(both[0]), "delete one of them")
+
+
+def _is_declared(key: str, value: object) -> bool:
+    """Whether a key of a column says something."""
+    return value is not None and not (key in _LISTS and value == ()) and not (key == "integer" and value is False)
+
+
+def check_blank_words(words: Iterable[object], error: Callable[[str], InputError]) -> None:
+    """Refuse `words` for an empty cell that are neither text nor finite numbers, with the `error` of what one is."""
+    for word in words:
+        if type(word) not in (str, int, float):
+            raise error(type_name(word))
+        if not isinstance(word, str) and not finite(word):
+            raise error("nan, an infinity or a number too large")
 
 
 def heading(name: str) -> str:

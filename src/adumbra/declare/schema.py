@@ -20,7 +20,17 @@ from typing import Any
 from adumbra.common.errors import InputError
 from adumbra.common.files import MOST_SCHEMA_BYTES, read_at_most, toml_document
 from adumbra.common.validation import finite, path_of, said, table_name, written
-from adumbra.declare.column import COLUMN_KEYS, Column, heading, nearest, repeated, some_of, toml_text, type_name
+from adumbra.declare.column import (
+    COLUMN_KEYS,
+    Column,
+    check_blank_words,
+    heading,
+    nearest,
+    repeated,
+    some_of,
+    toml_text,
+    type_name,
+)
 from adumbra.declare.guarantee import Unit
 from adumbra.declare.rules.rules import Rules
 from adumbra.declare.space import GRID, Block, Space
@@ -74,10 +84,10 @@ class TableInfo:
             raise InputError(
                 "[table] rows as a whole number above 0", f"rows = {said(self.rows)}", "for example, write rows = 569"
             )
-        if not isinstance(self.blank, list | tuple) or not all(type(v) in (str, int, float) for v in self.blank):
-            raise InputError(
-                "[table] blank as a list of words or numbers", type_name(self.blank), 'write blank = ["N"]'
-            )
+        expected, remedy = "[table] blank as a list of words or numbers", 'write blank = ["N"]'
+        if not isinstance(self.blank, list | tuple):
+            raise InputError(expected, type_name(self.blank), remedy)
+        check_blank_words(self.blank, lambda got: InputError(expected, got, remedy))
         object.__setattr__(self, "blank", tuple(self.blank))
         if self.ledger is not None:
             written('for example, write ledger = "patients-ledger.db"', ledger=self.ledger)

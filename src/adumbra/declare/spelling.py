@@ -35,6 +35,7 @@ __all__ = [
     "canonical",
     "distinct",
     "key",
+    "number_texts",
     "numbers",
     "place",
     "places",
@@ -136,13 +137,25 @@ def spelled(cell: object) -> str:
     if isinstance(cell, np.floating):  # of 32 bits, str() would write fewer digits than a column of them holds
         return repr(float(cell))
     try:
-        text = _ends_alike(str(cell))
+        text = _timed(cell) or _ends_alike(str(cell))
         text.encode()
     except UnicodeEncodeError:  # half of a pair of surrogates, which no file can hold
         return text.encode(errors="replace").decode()
     except Exception:  # whatever the cell's own class raises, or a whole number of more digits than Python writes
         return "\ufffd"
     return text
+
+
+def _timed(cell: object) -> str | None:
+    """A day with its midnight, which no format takes for other text; a duration in its one form; None for others."""
+    if isinstance(cell, np.datetime64 | np.timedelta64):
+        cell = cell.astype(f"{cell.dtype.str[1:3]}[us]").item()
+    if isinstance(cell, datetime.date) and not isinstance(cell, datetime.datetime):
+        return f"{cell.isoformat()} 00:00:00"
+    if not isinstance(cell, datetime.timedelta):
+        return str(cell) if isinstance(cell, datetime.datetime) else None
+    micros = (cell.days * 86400 + cell.seconds) * 10**6 + cell.microseconds
+    return _span(micros * 1000 + int(getattr(cell, "nanoseconds", 0)), 10**9)  # of which Python has none, but pandas
 
 
 _INTERVAL = re.compile(r"([(\[])(-?\d+)(?:\.0)?, (-?\d+)(?:\.0)?([)\]])", re.ASCII)
@@ -165,15 +178,24 @@ def texts(cells: pl.Series) -> pl.Series:
     """Cells as trimmed text, nothing where there is none; what is text already keeps its spelling."""
     kind = cells.dtype
     if kind.is_numeric():
-        return _number_texts(pl.Series(numbers(cells), nan_to_null=True))
+        return number_texts(pl.Series(numbers(cells), nan_to_null=True))
     if kind == pl.Time:
         return _moments(cells.dt.to_string("%H:%M:%S%.f"))
+    if isinstance(kind, pl.Duration):
+        return _spans(cells)
+    if isinstance(kind, pl.List | pl.Array):  # of items, which only a set reads one by one
+        items = cells.cast(pl.List(pl.String))
+        return items.list.join(",", ignore_nulls=True).str.strip_chars()
     text = cells if kind == pl.String else cells.cast(pl.String)
     return _moments(text) if kind == pl.Datetime else text.str.strip_chars()
 
 
-def _number_texts(found: pl.Series) -> pl.Series:
-    """Numbers as text, whole ones without a point."""
+def number_texts(found: pl.Series) -> pl.Series:
+    """Numbers (of 64 bits) as text, whole ones without a point.
+
+    >>> number_texts(pl.Series([517.0, 0.5, None])).to_list()
+    ['517', '0.5', None]
+    """
     whole = (found.is_finite() & (found == found.round()) & (found.abs() < 2**53)).fill_null(False)
     short = found.zip_with(whole, pl.Series([None], dtype=pl.Float64)).cast(pl.Int64).cast(pl.String)
     return short.zip_with(whole, found.cast(pl.String))
@@ -185,13 +207,35 @@ def _moments(text: pl.Series) -> pl.Series:
     return text.replace(like, pl.Series([_moment(one) for one in like], dtype=pl.String)) if len(like) else text
 
 
+def _spans(cells: pl.Series) -> pl.Series:
+    """Durations as text, as `spelled` has them."""
+    ticks = {"ms": 10**3, "us": 10**6, "ns": 10**9}[str(getattr(cells.dtype, "time_unit", "us"))]
+    found = cells.to_physical()
+    each = found.drop_nulls().unique()
+    words = [_span(one, ticks) for one in each]
+    return found.replace_strict(each, pl.Series(words, dtype=pl.String), default=None, return_dtype=pl.String)
+
+
+def _span(count: int, ticks: int) -> str:
+    """So many ticks of which a second has `ticks`: days where there are any, a clock, and what is left of a second.
+
+    >>> _span(-100_800_500, 1000)
+    '-1d 04:00:00.5'
+    """
+    whole, rest = divmod(abs(count), ticks)
+    days, clock = divmod(whole, 86400)
+    tail = f".{rest:0{len(str(ticks)) - 1}}".rstrip("0").rstrip(".")
+    head = ("-" if count < 0 else "") + (f"{days}d " if days else "")
+    return f"{head}{clock // 3600:02}:{clock // 60 % 60:02}:{clock % 60:02}{tail}"
+
+
 def canonical(cells: pl.Series) -> pl.Series:
     """Cells in one spelling each, nothing where they are blank: equal texts mean equal cells, for people to read."""
     text = texts(cells)
     found = pl.Series(_parsed(text), nan_to_null=True)
     word = text.str.to_lowercase()
     text = _moments(text).zip_with(~word.is_in(["true", "false"]).fill_null(False), word)
-    text = _number_texts(found).zip_with(found.is_not_null(), text)
+    text = number_texts(found).zip_with(found.is_not_null(), text)
     return text.set(word.is_in(BLANK).fill_null(False), None)
 
 

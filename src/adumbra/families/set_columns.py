@@ -21,7 +21,7 @@ from adumbra.families.contract import Draft, Measurer, Query, Setting
 from adumbra.families.row_count import measured_arrays, measured_names
 from adumbra.models.columns import drawing
 from adumbra.models.sets import drawn_sets, fitted_chances, item_shares
-from adumbra.queries.items import ItemsQuery
+from adumbra.queries.item_totals import ItemsQuery
 
 __all__ = ["beside_sets", "with_set_queries", "with_sets"]
 

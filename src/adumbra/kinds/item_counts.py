@@ -20,7 +20,7 @@ from adumbra.declare.spelling import place
 from adumbra.kinds.attack_views import MeasuredSum, Sight, View, sum_views
 from adumbra.kinds.estimates import CountEstimate
 from adumbra.kinds.kind import WHOLE, Content, Kind, KindFacts
-from adumbra.queries.items import ItemsQuery
+from adumbra.queries.item_totals import ItemsQuery
 from adumbra.releases.card import CardWords
 from adumbra.report.document import Section
 from adumbra.tables.row_source import RowSource

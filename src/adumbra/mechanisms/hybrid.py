@@ -27,10 +27,10 @@ from adumbra.families.set_columns import beside_sets, with_set_queries, with_set
 from adumbra.families.synthetic import DrawnTable, watchable
 from adumbra.kinds.synthetic_table import PredictedError, SyntheticTableFacts
 from adumbra.models.class_tables import ClassTables
-from adumbra.models.column_cells import equal_cells, first_cells, mass_cells
+from adumbra.models.column_cells import equal_cells, first_cells, mass_cells, unit_edges
 from adumbra.models.columns import Columns, drawing
 from adumbra.models.denoising import denoised, joined, missing_shares, predicted_table_error
-from adumbra.models.marginals import Marginal, flat_marginals, marginals_of
+from adumbra.models.marginals import Marginal, expected_shares, flat_marginals, marginals_of
 from adumbra.models.quantile_decoder import Decoder, drawn_rows
 from adumbra.models.score_layout import RADIUS, ScoreLayout
 from adumbra.models.sharpening import sharpened
@@ -186,7 +186,7 @@ class Hybrid(DrawnTable):
         )
         return beside_sets(door, setting, rows, draft)
 
-    def _tables(self, door: Measurer, setting: Setting, rows: float, answers: dict[str, SumAnswer]) -> _Tables:
+    def _tables(self, door: Measurer, setting: Setting, rows: float, answers: dict[str, SumAnswer]) -> _Marginals:
         """One look at all columns, or two, of which the second has its cells where the first found the rows."""
         (columns, shares), rules = self._resolved(setting), self._rules(setting, rows)
         cells = first_cells(columns.features, rules.room)
@@ -196,7 +196,7 @@ class Hybrid(DrawnTable):
         error = predicted_table_error(found, sd, rows, cells, drawing(setting.seed, "hybrid tables"))
         marginals = marginals_of(columns.features, found, cells)
         if _SECOND not in shares:
-            return _Tables(marginals, cells, sd, error)
+            return _Marginals(marginals, cells, sd, error)
         fine = mass_cells(cells, [m.quantile for m in marginals], rules.parts)
         query = _second_look(columns, fine, rules.by_class, setting.pure)
         answers[_SECOND] = again = door.measure(_SECOND, query)
@@ -206,7 +206,7 @@ class Hybrid(DrawnTable):
         found = denoised(counts, sds, rows, cells, missing_shares(looks, rows))
         marginals = sharpened(marginals_of(columns.features, found, cells), sd, pooled, pooled_sd, rows, fine)
         both = (sd**-2 + pooled_sd**-2) ** -0.5
-        return _Tables(marginals, cells, both, error * both / sd, fine, again)
+        return _Marginals(marginals, cells, both, error * both / sd, fine, again)
 
     @lru_cache(maxsize=4)  # noqa: B019 - keys are public and few, and plan, outlook and run ask the same
     def _resolved(self, setting: Setting) -> tuple[Columns, dict[str, float]]:
@@ -228,7 +228,7 @@ class Hybrid(DrawnTable):
         tables = {_TABLES: for_tables / 2, _SECOND: for_tables / 2} if again else {_TABLES: for_tables}
         return tables | {_PILOT: rest * (1 - part), _RESIDUALS: rest * part}
 
-    def _rules(self, setting: Setting, rows: float) -> _Rules:
+    def _rules(self, setting: Setting, rows: float) -> _Choices:
         """What follows from the number of rows, be it a noisy one: no bound depends on it."""
         columns, shares = self._resolved(setting)
         room = rows / _noise(setting, columns, shares[_TABLES])
@@ -239,11 +239,11 @@ class Hybrid(DrawnTable):
         clear = _clarity(setting, columns, layout, 1.0 - _TABLE_SHARE[self.need], rows) >= _CLEAR
         # shrink eigenvalues harder for a model, except for wide tables of a high signal-to-noise ratio
         cautious = self.need == "model" and not (clear and layout.scores.dimension >= _WIDE)
-        return _Rules(room, parts, by_class and columns.groups is not None, cautious)
+        return _Choices(room, parts, by_class and columns.groups is not None, cautious)
 
 
 @dataclass(frozen=True)
-class _Rules:
+class _Choices:
     """What follows from public facts and the number of rows."""
 
     room: float
@@ -255,7 +255,7 @@ class _Rules:
 
 
 @dataclass(frozen=True, eq=False)
-class _Tables:
+class _Marginals:
     """What one look or two at the columns say: marginals, the cells of the first, and the noise of both together."""
 
     marginals: list[Marginal]
@@ -267,13 +267,15 @@ class _Tables:
 
     def known(self, rows: float) -> Reals:
         """The variance of each column's mean score, as its table tells it."""
-        out = np.zeros(len(self.marginals))
+        noise, out = self.sd / rows, np.zeros(len(self.marginals))
         for j, marginal in enumerate(self.marginals):
-            if marginal.form == "number" or marginal.form == "levels":
-                at = np.linspace(0, 1, self.cells.counts[j]) if marginal.form == "number" else marginal.shares
-                scores = marginal.scores(at) if marginal.form == "number" else marginal.vectors
-                # smoothing has taken about half of it
-                out[j] = 0.5 * float((scores**2).sum()) * (self.sd / rows) ** 2
+            if marginal.form == "values":
+                continue
+            edges = unit_edges(self.cells, j)
+            shares = expected_shares(marginal, edges)
+            scores = marginal.vectors[:, 0] if edges is None else marginal.scores((edges[1:] + edges[:-1]) / 2)[:, 0]
+            # smoothing has taken about half of the noise, and more of it where there is nothing
+            out[j] = 0.5 * float((scores[shares > noise] ** 2).sum()) * noise**2
         return out
 
     def by_class(self, latent: Latent, classes: Integers, rows: float) -> ClassTables | None:

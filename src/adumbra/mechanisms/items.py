@@ -19,7 +19,7 @@ from adumbra.families.contract import Deltas, Draft, Measurer, Query, Reference,
 from adumbra.families.counting import check_no_row_bound
 from adumbra.kinds.item_counts import ITEMS, ItemCountsFacts
 from adumbra.models.columns import parse_label
-from adumbra.queries.items import ItemsQuery
+from adumbra.queries.item_totals import ItemsQuery
 
 __all__ = ["Items"]
 

@@ -109,7 +109,7 @@ class Tables(DrawnTable):
         rows = known_rows(door, setting)
         cells = self._cells(setting, columns, rows)
         noisy = door.measure(_LINE, _query(columns, cells))
-        found = _Found.of(columns, cells, noisy, rows)
+        found = _ClassShares.of(columns, cells, noisy, rows)
         drawn = self.rows_drawn(setting, rows)
         sd = noisy.sd(_part(columns)) * math.sqrt(len(found.classes)) / rows
         draft = Draft(
@@ -150,7 +150,7 @@ def _query(columns: Columns, cells: Cells) -> TablesQuery:
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
+class _ClassShares:
     """Which classes there are, their sizes, and for each column a table (class x cell) of shares."""
 
     classes: Integers
@@ -158,7 +158,7 @@ class _Found:
     tables: list[Reals]
 
     @staticmethod
-    def of(columns: Columns, cells: Cells, noisy: SumAnswer, rows: float) -> _Found:
+    def of(columns: Columns, cells: Cells, noisy: SumAnswer, rows: float) -> _ClassShares:
         counted, sd = np.atleast_2d(noisy.values[_part(columns)]), noisy.sd(_part(columns))
         # every column counts every class: their mean has the least noise; and no class vanishes because of it
         sizes = counted.sum(axis=1) / len(cells.blocks)
@@ -171,10 +171,10 @@ class _Found:
         for start, size, empty, share in zip(cells.starts, cells.sizes, cells.missing, missing, strict=True):
             kept = size - (empty and share == 0)  # where next to nothing is missing, nothing is
             tables.append(onto_simplex(centred(counted[:, start : start + kept] / sizes[:, None])))
-        return _Found(classes, sizes, tables)
+        return _ClassShares(classes, sizes, tables)
 
 
-def _draw(columns: Columns, cells: Cells, found: _Found, rows: int, setting: Setting) -> Iterator[Reals]:
+def _draw(columns: Columns, cells: Cells, found: _ClassShares, rows: int, setting: Setting) -> Iterator[Reals]:
     generator = drawing(setting.seed, "tables")
     groups = classes_to_draw(apportion(found.sizes, rows), generator)
     start = 0

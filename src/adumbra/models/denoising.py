@@ -46,7 +46,10 @@ class ColumnTables:
 
 
 def gathered(tables: Reals, cells: Cells, members: Integers, count: int) -> Reals:
-    """The values' tables of these columns, from a list of all cells (its last axis), as (..., column, cell)."""
+    """Tables as (..., column, cell), from `tables` that have all `cells` of all columns along their last axis.
+
+    `members` are the columns, of which each has `count` cells of values.
+    """
     return np.asarray(tables[..., cells.starts[members][:, None] + np.arange(count)])
 
 

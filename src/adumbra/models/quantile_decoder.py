@@ -28,7 +28,7 @@ __all__ = ["Decoder", "drawn_rows"]
 
 Draws = NDArray[np.float32]
 _SAMPLE = 2000  # rows that calibration and category offsets look at
-_MISFIT = 1e-4  # variance of a mean score of a sample of the model beside that of the rows it stands for
+_MISFIT = 1e-3  # variance of a mean score that the model errs by, whatever the noise
 
 
 @dataclass(frozen=True, eq=False)

@@ -145,10 +145,8 @@ def _scale(query: Query, space: Space, promise: Promise, share: float, rows: int
         numbers = sum(part.size for part in parts) if law == "l2-laplace" else 0
         scale = _drawable(bound / (promise.epsilon * share), parts, numbers)
         return _NoiseScale(law, scale, "pure", numbers=numbers)
-    # A sum may turn out to have more or fewer cells than planned, as an earlier answer suggests: it is charged for as
-    # many draws as any may have, so that its cost is known before.
-    draws = max(query.draws(rows), _LARGEST_ANSWER) if sums_only else query.draws(rows)
-    slack = noise.gaussian_slack_per_draw() * draws
+    # An earlier answer may give a sum more cells than were planned: each is charged for as many draws as any may have.
+    slack = noise.gaussian_slack_per_draw() * max(query.draws(rows), _LARGEST_ANSWER if sums_only else 0)
     # The lines of a release share one delta, and each must leave room for the slack of all: no mechanism asks for more
     # than _LINES of them.
     reserve = noise.gaussian_slack_per_draw() * _LARGEST_ANSWER * _LINES if sums_only else 0.0

@@ -24,7 +24,7 @@ from adumbra.privacy.set_sensitivity import furthest_sets, items
 from adumbra.privacy.strategy_sensitivity import histogram, tail_choice, tail_size
 from adumbra.queries.cells import Cells, Groups
 from adumbra.queries.histograms import HistogramQuery, TailChoice, TailSize
-from adumbra.queries.items import ItemsQuery
+from adumbra.queries.item_totals import ItemsQuery
 from adumbra.queries.query import Query
 from adumbra.queries.row_map import RowClip, RowMap
 from adumbra.queries.scores import Linear, Lookup, Residuals, Scores

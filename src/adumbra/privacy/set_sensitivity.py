@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from adumbra.declare.guarantee import Relation
 from adumbra.declare.space import Block, Space
-from adumbra.queries.items import ItemsQuery
+from adumbra.queries.item_totals import ItemsQuery
 
 __all__ = ["furthest_sets", "items"]
 

@@ -286,6 +286,16 @@ class ReleaseFolder(_Folder):
             )
         return found
 
+    def table(self) -> pl.DataFrame:
+        """The released rows, in the types that they had in memory."""
+        frame = super().table()
+        try:  # not every version of polars reads the declared values, and their order, with the file
+            kept = [column for column in self.card.table_schema["columns"] if column.get("type") == "categorical"]
+            types = {c["name"]: pl.Enum(c["values"]) for c in kept if frame.schema.get(c["name"]) == pl.Categorical}
+            return frame.cast(types)
+        except (pl.exceptions.PolarsError, LookupError, TypeError, AttributeError, ValueError):
+            return frame
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The public arrays; none where the card lists no file of them, as for a mechanism that has none."""
         if MODEL not in self.card.files:

@@ -14,7 +14,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from adumbra.common.errors import InputError
-from adumbra.declare.spelling import spelled
+from adumbra.declare.column import Column
+from adumbra.declare.schema import Schema
+from adumbra.declare.spelling import spelled, texts
 from adumbra.tables.matrix import plain_numbers
 from adumbra.tables.table import (
     CellType,
@@ -36,11 +38,43 @@ __all__ = ["ArrowTable", "ParquetTable", "give_back", "open_frame"]
 _ROWS = 16384
 
 
-def give_back(frame: pl.DataFrame, native: Native) -> Any:
-    """Hand a frame back in the library its table came from."""
+def give_back(frame: pl.DataFrame, native: Native, schema: Schema | None = None) -> Any:
+    """Hand a frame back in the library its table came from.
+
+    `frame` has the rows, `native` says which library that is, `schema` declares its columns where it is a table of one.
+    pandas has types for numbers and Booleans of which some are missing, beside those of numpy: whole numbers and
+    Booleans come in them where the schema lets cells be empty, whether or not one is.
+
+    >>> schema = Schema.from_dict({"columns": {"age": {"kind": "number", "low": 0, "high": 99, "integer": True}}})
+    >>> give_back(pl.DataFrame({"age": [3, 5]}), "pandas", schema).dtypes.to_dict()
+    {'age': Int64Dtype()}
+    """
     if native == "pandas":
-        return frame.to_pandas()
+        return _to_pandas(frame, {} if schema is None else {column.name: column for column in schema.released})
     return frame.to_arrow() if native == "pyarrow" else frame
+
+
+def _to_pandas(frame: pl.DataFrame, declared: dict[str, Column]) -> Any:
+    import pandas as pd  # not needed by those who have no frame of it
+
+    columns = {}
+    for cells in frame.get_columns():
+        column = declared.get(cells.name)
+        keeps = cells.null_count() > 0 if column is None else column.role != "id" and column.missing is None
+        if cells.dtype.is_integer() and keeps:
+            plain, gone = cells.fill_null(0).to_numpy(), cells.is_null().to_numpy()
+            columns[cells.name] = pd.Series(pd.arrays.IntegerArray(plain.copy(), gone.copy()))
+        elif cells.dtype == pl.Boolean and keeps:
+            plain, gone = cells.fill_null(False).to_numpy(), cells.is_null().to_numpy()
+            columns[cells.name] = pd.Series(pd.arrays.BooleanArray(plain.copy(), gone.copy()))
+        elif cells.dtype == pl.Date:  # objects, to pandas, would have no methods for days
+            columns[cells.name] = cells.cast(pl.Datetime("us")).to_pandas()
+        else:
+            columns[cells.name] = cells.to_pandas()
+        if cells.dtype == pl.Enum and column is not None:
+            ordered = columns[cells.name].cat.set_categories(list(column.values), ordered=column.kind == "ordinal")
+            columns[cells.name] = ordered
+    return pd.DataFrame(columns)
 
 
 def open_frame(source: Any) -> Table:
@@ -254,6 +288,8 @@ def _from_pandas(frame: Any) -> pl.DataFrame:
             columns[name] = pl.concat(sliced(part, _ROWS)).to_series()
         elif _is_masked(column.dtype):
             columns[name] = cast(pl.Series, pl.from_pandas(column.reset_index(drop=True)))
+        elif getattr(column.dtype, "kind", "") in "mM" and not hasattr(column.dtype, "pyarrow_dtype"):
+            columns[name] = _times(column)
         else:
             if hasattr(column.dtype, "pyarrow_dtype"):
                 check_arrow(column.array.__arrow_array__())
@@ -261,6 +297,32 @@ def _from_pandas(frame: Any) -> pl.DataFrame:
             cells = [None if missing or cell is None else spelled(cell) for cell, missing in pairs]
             columns[name] = pl.Series(name, cells, dtype=pl.String)
     return pl.DataFrame(columns)
+
+
+def _times(column: Any) -> pl.Series:
+    """Moments or durations of pandas as text, as `spelled` would have each: objects, if one cell were a word."""
+    if column.dtype.kind == "m":
+        return texts(_ticks(column.to_numpy()))
+    zone = getattr(column.dtype, "tz", None)
+    there = column if zone is None else column.dt.tz_localize(None)
+    text = calendar_only(_ticks(there.to_numpy()).to_frame("x"))["x"].dt.to_string("%Y-%m-%d %H:%M:%S%.f")
+    if zone is None:
+        return text
+    away = (there - column.dt.tz_convert("UTC").dt.tz_localize(None)).dt.total_seconds().to_numpy()
+    each = {second: _offset(int(second)) for second in np.unique(away[~np.isnan(away)])}
+    return text + pl.Series([each.get(second) for second in away], dtype=pl.String)
+
+
+def _ticks(array: NDArray[Any]) -> pl.Series:
+    """Native times in a unit that polars has."""
+    return pl.Series(array.astype(f"{array.dtype.str[:3]}[ms]") if array.dtype.str.endswith("[s]") else array)
+
+
+def _offset(seconds: int) -> str:
+    """How far a clock is ahead of UTC, as its moments write it."""
+    away = abs(seconds)
+    tail = f":{away % 60:02}" if away % 60 else ""
+    return f"{'-' if seconds < 0 else '+'}{away // 3600:02}:{away // 60 % 60:02}{tail}"
 
 
 def _cells(column: Any) -> list[Any]:
@@ -312,7 +374,7 @@ def _polars_type(dtype: pl.DataType) -> CellType:
         return "text"
     if isinstance(dtype, pl.List | pl.Array):
         return "list" if _polars_type(dtype.inner) in ("text", "number") else "other"  # type: ignore[arg-type]  # never a class
-    return "time" if dtype in (pl.Date, pl.Datetime, pl.Time) else "other"
+    return "time" if dtype in (pl.Date, pl.Datetime, pl.Time, pl.Duration) else "other"
 
 
 def _proved(records: Iterator[pa.RecordBatch], types: dict[str, CellType]) -> int:

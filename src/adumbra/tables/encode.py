@@ -197,9 +197,10 @@ def _cells(
 
 
 def _without_blanks(series: pl.Series, column: Column, blank_words: tuple[Value, ...]) -> pl.Series:
-    """The cells, empty where one holds a word or number for that; a declared value is a value all the same."""
+    """The cells, empty where one holds a declared word (or number) for that; a declared value stays a value."""
     declared = {key(value) for value in column.values}
-    words = tuple(dict.fromkeys(str(w) for w in (*column.blank, *blank_words) if key(w) not in declared))
+    found = {key(word): str(word) for word in (*column.blank, *blank_words)}  # each once, however it is written
+    words = tuple(word for meant, word in found.items() if meant not in declared)
     if not words or isinstance(series.dtype, pl.List | pl.Array):
         return series
     there = pl.Series(places(series, words) < 0)

@@ -51,7 +51,11 @@ def _capacity(pattern: str) -> int:
 
 
 def _ids(column: Column, first: int, rows: int) -> pl.Series:
-    """Counted up from the first one of the pattern; without a pattern from 1."""
+    """Counted up from the first one of the pattern; without a pattern from 1.
+
+    Where the pattern has fewer (how many rows there are may come out of the noise), what is left over stands before
+    its first sign: no id comes twice.
+    """
     number = np.arange(first, first + rows, dtype=np.int64)
     if column.pattern is None:
         return pl.Series(number + 1)
@@ -65,5 +69,12 @@ def _ids(column: Column, first: int, rows: int) -> pl.Series:
             parts.append(pl.Series(list(_LETTERS)).gather(letter))
         else:
             parts.append(sign)
-    pieces = [pl.lit(part) for part in reversed(parts)]
-    return pl.select(pl.concat_str(pieces)).to_series() if rows else pl.Series([], dtype=pl.String)
+    if number.any():
+        over = pl.Series(number).cast(pl.String).set(pl.Series(number == 0), "")
+        parts.insert(len(column.pattern) - min(map(column.pattern.find, _signs(column.pattern))), over)
+    return pl.select(pl.concat_str(pl.lit(part) for part in reversed(parts))).to_series().cast(pl.String)
+
+
+def _signs(pattern: str) -> set[str]:
+    """Which of its signs stand for something."""
+    return {"#", "@"} & set(pattern)

@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections import Counter
 
 from adumbra.declare.column import heading
-from adumbra.tables.drafting.cells import Cells
-from adumbra.tables.drafting.columns import column_finding, unreadable
+from adumbra.tables.drafting.column_lines import column_finding, unreadable
 from adumbra.tables.drafting.confirmed import column_loads, loads, most_that_load
-from adumbra.tables.drafting.finding import Finding, question, suggestion, toml
+from adumbra.tables.drafting.finding import ColumnFinding, question, suggestion, toml
 from adumbra.tables.drafting.look import Look
 from adumbra.tables.drafting.number_lines import blank_lines
 from adumbra.tables.drafting.rule_search import Question, find_rules
 from adumbra.tables.drafting.sample import Sample
+from adumbra.tables.drafting.some_rows import SomeRows
 from adumbra.tables.drafting.tails import tail_question
 from adumbra.tables.table import Table
 
@@ -69,16 +69,18 @@ def draft_schema(table: Table) -> str:
         else unreadable(name)
         for name in table.columns
     ]
+    # what is a list in its own type can be read as a set, and as nothing else
+    findings = [f if f.kind == "set" or table.types[f.name] != "list" else unreadable(f.name) for f in findings]
     kept = sample.frame()
     shared = _shared_blanks(findings)
     head = _HEAD + "\n".join(_table_lines(table.name, rows, shared)) + "\n"
-    cells = Cells(kept, {finding.name: finding for finding in findings})
+    cells = SomeRows(kept, {finding.name: finding for finding in findings})
     columns = {f.name: _sound(f, [*f.lines, *blank_lines(f, shared), *tail_question(f, cells)]) for f in findings}
     questions = find_rules(table, findings, kept)
     return _assembled(head, columns, _that_load(head, columns, questions))
 
 
-def _sound(finding: Finding, lines: list[str]) -> list[str]:
+def _sound(finding: ColumnFinding, lines: list[str]) -> list[str]:
     """The lines of a column, or others if they would not load: odd values may break what a schema asks for."""
     if column_loads(finding.name, lines):
         return lines
@@ -99,7 +101,7 @@ def _assembled(head: str, columns: dict[str, list[str]], questions: list[Questio
     return "\n".join([*parts, *("\n".join(q.lines) + "\n" for q in questions if q.column is None)])
 
 
-def _shared_blanks(findings: list[Finding]) -> frozenset[str]:
+def _shared_blanks(findings: list[ColumnFinding]) -> frozenset[str]:
     """Words that may mean "nothing here" in several columns: declared once, for the table."""
     times = Counter(word for finding in findings for word in finding.blank_words)
     return frozenset(word for word, number in times.items() if number >= _SHARED_BLANK)

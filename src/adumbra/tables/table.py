@@ -191,7 +191,9 @@ def arrow_type(kind: pa.DataType) -> CellType:
         return "boolean"
     if _is_text(kind) or is_.is_null(kind) or (is_.is_dictionary(kind) and _is_text(kind.value_type)):
         return "text"
-    if is_.is_date32(kind) or is_.is_time(kind):
+    if _is_coded(kind):
+        return arrow_type(kind.value_type)
+    if is_.is_date(kind) or is_.is_time(kind) or is_.is_duration(kind):
         return "time"
     if is_.is_timestamp(kind) and (kind.tz is None or _is_known_zone(kind)):
         return "time"
@@ -202,6 +204,12 @@ def arrow_type(kind: pa.DataType) -> CellType:
 
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_coded(kind: pa.DataType) -> bool:
+    """Whether numbers or Booleans stand once in a dictionary, as pandas writes categories of them."""
+    plain = pa.types.is_dictionary(kind) and not pa.types.is_dictionary(kind.value_type)
+    return plain and arrow_type(kind.value_type) in ("number", "boolean")
 
 
 def _is_known_zone(kind: pa.DataType) -> bool:
@@ -238,7 +246,8 @@ def sliced(batch: pa.RecordBatch | pa.Table, rows: int) -> Iterator[pl.DataFrame
     # may hold a null byte, which would cut it short on the way.
     # Decimals go by their text: of how many digits a column of them is depends on all its cells, and not every number
     # of digits can be handed over.
-    columns = [column.cast(pa.string()) if pa.types.is_decimal(column.type) else column for column in batch.columns]
+    columns = [column.cast(column.type.value_type) if _is_coded(column.type) else column for column in batch.columns]
+    columns = [column.cast(pa.string()) if pa.types.is_decimal(column.type) else column for column in columns]
     plain = type(batch).from_arrays(columns, names=[str(place) for place in range(batch.num_columns)])
     for start in range(0, batch.num_rows, rows):
         frame = cast(pl.DataFrame, pl.from_arrow(plain.slice(start, rows)))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 
 from adumbra.audit.attacks.common import (
@@ -77,7 +78,8 @@ class _Values:
             return _Values(block, np.eye(block.width) * CATEGORY_STEPS, None)
         if block.kind == "flag":
             return _Values(block, np.array([[-HALF], [HALF]], dtype=np.float64), None)
-        column = reference[:, block.start]
+        column = reference[_there(block, reference), block.start]
+        column = column if len(column) else np.ones(1)
         cuts = np.unique(np.quantile(column, np.arange(1, _QUARTERS) / _QUARTERS))
         place = np.searchsorted(cuts, column, side="right")
         ends = np.concatenate([[-HALF], cuts, [HALF]])
@@ -90,7 +92,8 @@ class _Values:
     def known(self, rows: Reals) -> Integers:
         """The right answer for each row; -1 for an empty cell."""
         if self.cuts is not None:
-            return np.searchsorted(self.cuts, rows[:, self.block.start], side="right").astype(np.int64)
+            place = np.searchsorted(self.cuts, rows[:, self.block.start], side="right").astype(np.int64)
+            return np.where(_there(self.block, rows), place, -1)
         return Cells.even([self.block], 1).of(rows)[:, 0]
 
     def completed(self, rows: Reals, value: int, space: Space) -> Reals:
@@ -98,6 +101,11 @@ class _Values:
         out = rows.copy()
         out[:, self.block.start : self.block.stop] = self.fillings[value]
         return clipped_rows(out, space.row_bound)
+
+
+def _there(block: Block, rows: Reals) -> NDArray[np.bool_]:
+    """Whose cell is not empty: 0 is no value of a number."""
+    return np.asarray(rows[:, block.start] != 0)
 
 
 def attribute(

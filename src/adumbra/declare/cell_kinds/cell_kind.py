@@ -53,6 +53,7 @@ _TYPES: dict[str, type[pl.DataType]] = {
     "boolean": pl.Boolean,
     "string": pl.String,
 }
+_LARGEST_32 = 3e38
 _WHOLE_TYPES = {f"{sign}int{bits}": (sign, bits) for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
@@ -182,12 +183,12 @@ class CellKind(ABC):
 
 
 def wrong(column: Column, expected: str, got: str, remedy: str) -> InputError:
-    """The error of a declaration."""
+    """The error of a declaration of `column`: what was `expected`, what was `got`, and the `remedy`."""
     return column.error(expected, got, remedy)
 
 
 def finite_number(column: Column, key: str, value: object) -> float:
-    """A declared number, or the error that says what to write."""
+    """The `value` that a `column` declares under a `key`, as a number, or the error that says what to write."""
     if value is None:
         raise wrong(
             column,
@@ -220,13 +221,23 @@ def level_at(codes: Reals, levels: int) -> Integers:
 
 
 def countable(levels: float) -> int | None:
-    """A number of levels that the grid keeps apart."""
-    return int(levels) if levels <= MOST_LEVELS else None
+    """A number of levels that the grid keeps apart, though none is at 0; None for more.
+
+    An odd number of them has one in the very middle, which is moved by a step: its neighbour must be further away.
+
+    >>> countable(65536), countable(65535), countable(32767)
+    (65536, None, 32767)
+    """
+    most = MOST_LEVELS if levels % 2 == 0 else MOST_LEVELS // 2
+    return int(levels) if levels <= most else None
 
 
 def fits_type(column: Column, low: float, high: float, whole: bool) -> None:
-    """Refuse a declared `type` that cannot hold the declared values."""
+    """Refuse a declared `type` that cannot hold the values of `column`, from `low` to `high`, `whole` or not."""
     kind = column.type
+    if kind == "float32" and max(abs(low), abs(high)) > (2**24 if whole else _LARGEST_32):
+        got = f"{low:g} to {high:g}"
+        raise wrong(column, "numbers that 32 bits hold, for type float32", got, 'write type = "float64"')
     if kind in ("float32", "float64"):
         return
     if kind in _WHOLE_TYPES:

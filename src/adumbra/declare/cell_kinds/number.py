@@ -71,6 +71,9 @@ class Number(CellKind):
         _check_step(column, low, high)
         if column.scale is not None and column.scale != "log":
             raise wrong(column, "scale log, or none", f"scale = {said(column.scale)}", 'write scale = "log"')
+        if column.scale is not None and not width / (low if low > 0 else 1.0) < _LARGEST:
+            got = f"low = {low:g}, high = {high:g}"
+            raise wrong(column, f"high below {_LARGEST:g} times low for scale log", got, "write a larger low")
         if column.type is not None:
             fits_type(column, low, high, _step_of(column) is not None and _whole(column))
         inside = {"missing": () if column.missing is None else (column.missing,), "spikes": column.spikes}
@@ -215,7 +218,9 @@ class Number(CellKind):
 
 
 def _check_step(column: Column, low: float, high: float) -> None:
-    given = [key for key in ("integer", "step", "decimals") if getattr(column, key) not in (None, False)]
+    given = [key for key in ("integer", "step", "decimals") if getattr(column, key) is not None]
+    if not column.integer:
+        given.remove("integer")
     if len(given) > 1:
         raise wrong(column, "one of integer, step, decimals", " and ".join(given), "keep one of them")
     if column.integer and not all(v.is_integer() and abs(v) <= _MAX_INTEGER for v in (low, high)):

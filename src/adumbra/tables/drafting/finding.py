@@ -9,11 +9,11 @@ from typing import Any
 from adumbra.declare.column import Value, toml_text
 from adumbra.tables.drafting.look import Look
 
-__all__ = ["Finding", "empty_cells", "many_rows_remark", "question", "suggestion", "toml"]
+__all__ = ["ColumnFinding", "empty_cells", "many_rows_remark", "question", "suggestion", "toml"]
 
 
 @dataclass(repr=False, eq=False)
-class Finding:
+class ColumnFinding:
     """One column: its lines, and what the search for rules must know of it."""
 
     name: str

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from adumbra.common.types import Reals
-from adumbra.tables.drafting.cells import Cells
-from adumbra.tables.drafting.finding import Finding
+from adumbra.tables.drafting.finding import ColumnFinding
 from adumbra.tables.drafting.number_lines import whole_if_whole
 from adumbra.tables.drafting.rule import EXCEPTIONS, MaybeRule, rule_lines
+from adumbra.tables.drafting.some_rows import SomeRows
 from adumbra.tables.drafting.words import rule_name
 
 __all__ = ["Also", "Beyond", "Together", "missing_rules"]
@@ -30,7 +30,7 @@ class Together(MaybeRule):
     def __init__(self, columns: tuple[str, ...], strength: float) -> None:
         self.columns, self.strength = columns, strength
 
-    def add(self, cells: Cells) -> None:
+    def add(self, cells: SomeRows) -> None:
         """Count the rows where one of them holds nothing, and those of them where another holds something."""
         gone = np.array([cells.missing(name) for name in self.columns])
         self.tried += int(gone.any(axis=0).sum())
@@ -50,10 +50,10 @@ class Together(MaybeRule):
 class Also(MaybeRule):
     """Where one column holds nothing, another holds nothing either."""
 
-    def __init__(self, first: Finding, second: Finding, strength: float) -> None:
+    def __init__(self, first: ColumnFinding, second: ColumnFinding, strength: float) -> None:
         self.columns, self.strength = (first.name, second.name), strength
 
-    def add(self, cells: Cells) -> None:
+    def add(self, cells: SomeRows) -> None:
         """Count the rows where the first holds nothing, and those of them where the second holds something."""
         first, second = (cells.missing(name) for name in self.columns)
         self.tried += int(first.sum())
@@ -69,11 +69,13 @@ class Also(MaybeRule):
 class Beyond(MaybeRule):
     """A column that holds nothing where a number is below (or above) some value."""
 
-    def __init__(self, number: Finding, bound: float, target: Finding, *, below: bool, strength: float) -> None:
+    def __init__(
+        self, number: ColumnFinding, bound: float, target: ColumnFinding, *, below: bool, strength: float
+    ) -> None:
         self.number, self.bound, self.target, self.below, self.strength = number, bound, target, below, strength
         self.columns = (number.name, target.name)
 
-    def add(self, cells: Cells) -> None:
+    def add(self, cells: SomeRows) -> None:
         """Count the rows beyond the value, and those of them with a cell that is there."""
         found = cells.numbers(self.number.name)
         with np.errstate(invalid="ignore"):
@@ -89,7 +91,7 @@ class Beyond(MaybeRule):
         return rule_lines(f"is it always so that if {given} then {then}?{self.but()}", f"if {given} then {then}")
 
 
-def missing_rules(cells: Cells, findings: Sequence[Finding]) -> list[MaybeRule]:
+def missing_rules(cells: SomeRows, findings: Sequence[ColumnFinding]) -> list[MaybeRule]:
     """Candidates from a sample of rows in `cells`."""
     shares = {f.name: float(cells.missing(f.name).mean()) for f in findings if f.kind is not None}
     gaps = [f for f in findings if _LEAST_SHARE <= shares.get(f.name, 0.0) <= 1 - _LEAST_SHARE]
@@ -101,9 +103,11 @@ def missing_rules(cells: Cells, findings: Sequence[Finding]) -> list[MaybeRule]:
     return found[: 2 * _MOST_RULES]
 
 
-def _groups(cells: Cells, gaps: Sequence[Finding], shares: dict[str, float]) -> tuple[list[Together], list[Finding]]:
+def _groups(
+    cells: SomeRows, gaps: Sequence[ColumnFinding], shares: dict[str, float]
+) -> tuple[list[Together], list[ColumnFinding]]:
     """Columns that are missing together; and one of each group, or of its own."""
-    groups = list[list[Finding]]()
+    groups = list[list[ColumnFinding]]()
     for column in gaps:
         gone = cells.missing(column.name)
         for group in groups:
@@ -126,7 +130,7 @@ def _strength(times: int, share: float) -> float:
     return times * -math.log(max(min(share, 1.0), 1e-300))
 
 
-def _one_way(cells: Cells, heads: Sequence[Finding], shares: dict[str, float]) -> list[Also]:
+def _one_way(cells: SomeRows, heads: Sequence[ColumnFinding], shares: dict[str, float]) -> list[Also]:
     found = []
     for first in heads:
         gone = cells.missing(first.name)
@@ -148,7 +152,7 @@ def _one_way(cells: Cells, heads: Sequence[Finding], shares: dict[str, float]) -
 
 
 def _beyond(
-    cells: Cells, heads: Sequence[Finding], findings: Sequence[Finding], shares: dict[str, float]
+    cells: SomeRows, heads: Sequence[ColumnFinding], findings: Sequence[ColumnFinding], shares: dict[str, float]
 ) -> list[Beyond]:
     found = []
     numbers = [f for f in findings if f.kind == "number" and f.look.different > 10][:20]
@@ -171,5 +175,5 @@ def _beyond(
     return found
 
 
-def _counted(number: Finding, sizes: Reals) -> bool:
+def _counted(number: ColumnFinding, sizes: Reals) -> bool:
     return number.look.number.whole and float(np.abs(sizes).max()) <= 2**53

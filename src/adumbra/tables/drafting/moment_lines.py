@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from adumbra.tables.drafting.finding import Finding, empty_cells, question, suggestion
+from adumbra.tables.drafting.finding import ColumnFinding, empty_cells, question, suggestion
 from adumbra.tables.drafting.look import Look
 from adumbra.tables.drafting.ranges import round_up
 
@@ -14,7 +14,7 @@ _ISO = ("native", "%Y-%m-%d", "iso", "clock", "%H:%M", "%H:%M:%S")
 _ORDER = ("date", "datetime", "time", "duration")
 
 
-def moment_finding(name: str, look: Look) -> Finding | None:
+def moment_finding(name: str, look: Look) -> ColumnFinding | None:
     """Lines for a column called `name` whose cells are all moments, as `look` has seen; None if they are not.
 
     Digits alone (20200131) are a date only where nothing else speaks against it: the years are those of our time.
@@ -24,7 +24,7 @@ def moment_finding(name: str, look: Look) -> Finding | None:
     if not forms:
         return None
     kind, form = forms[0]
-    finding = Finding(name, look, [], kind, form)
+    finding = ColumnFinding(name, look, [], kind, form)
     finding.blank_words = list(look.words)
     finding.lines = [f'kind = "{kind}"'] if kind in ("date", "datetime") else [f'# kind = "{kind}"']
     if form not in _ISO:

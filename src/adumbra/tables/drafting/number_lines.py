@@ -10,7 +10,7 @@ import polars as pl
 
 from adumbra.common.errors import InputError
 from adumbra.declare.column import Column
-from adumbra.tables.drafting.finding import Finding, empty_cells, many_rows_remark, question, suggestion, toml
+from adumbra.tables.drafting.finding import ColumnFinding, empty_cells, many_rows_remark, question, suggestion, toml
 from adumbra.tables.drafting.look import Look
 from adumbra.tables.drafting.number_look import MOST_DECIMALS
 from adumbra.tables.drafting.ranges import outward, years
@@ -47,7 +47,7 @@ def whole_if_whole(number: float) -> int | float:
     return int(number) if float(number).is_integer() and abs(number) <= 2**53 else number
 
 
-def blank_lines(finding: Finding, in_table: frozenset[str]) -> list[str]:
+def blank_lines(finding: ColumnFinding, in_table: frozenset[str]) -> list[str]:
     """Lines on the words and numbers that may mean "nothing here", but for those that stand under [table]."""
     words = [word for word in finding.blank_words if word not in in_table]
     found = [*words, *(whole_if_whole(number) for number in finding.blank_numbers)]
@@ -60,13 +60,13 @@ def blank_lines(finding: Finding, in_table: frozenset[str]) -> list[str]:
     return [question(f'{said}: {verb} "nothing here"? else delete this line and {instead}'), suggestion("blank", found)]
 
 
-def number_finding(name: str, look: Look, *, settled: bool) -> Finding:
+def number_finding(name: str, look: Look, *, settled: bool) -> ColumnFinding:
     """Lines for a column of numbers called `name`, of which `look` is known; `settled` as for `stored_type`."""
     if look.rows > 1 and look.number.whole and not look.words:
         lines = _identifier(name, look)
         if lines:
-            return Finding(name, look, lines)
-    finding = Finding(name, look, [], "number")
+            return ColumnFinding(name, look, lines)
+    finding = ColumnFinding(name, look, [], "number")
     finding.blank_words = list(look.words)
     finding.blank_numbers = look.number.standing_apart(look.different)
     sizes = look.sizes()
@@ -119,7 +119,7 @@ def _codes(look: Look, sizes: Counter[float]) -> bool:
     return common and high - low + 1 >= 1.5 * len(sizes) and sizes.total() >= 30 * len(sizes) and high < 10_000
 
 
-def _ordinal(finding: Finding, sizes: Counter[float]) -> None:
+def _ordinal(finding: ColumnFinding, sizes: Counter[float]) -> None:
     finding.kind = "ordinal"
     finding.values = tuple(whole_if_whole(size) for size in sorted(sizes))
     finding.lines = [
@@ -130,7 +130,7 @@ def _ordinal(finding: Finding, sizes: Counter[float]) -> None:
     ]
 
 
-def _range(finding: Finding, sizes: Counter[float], seen: tuple[float, float], decimals: int | None) -> None:
+def _range(finding: ColumnFinding, sizes: Counter[float], seen: tuple[float, float], decimals: int | None) -> None:
     low, high = (0.0, 2400.0) if _clock(finding.name, finding.look, sizes) else _suggested(finding.name, seen, decimals)
     whole = decimals == 0 and max(-low, high) <= 2**53
     if whole:

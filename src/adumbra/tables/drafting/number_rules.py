@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adumbra.common.types import Reals
-from adumbra.tables.drafting.cells import Cells
-from adumbra.tables.drafting.finding import Finding, question, suggestion
+from adumbra.tables.drafting.finding import ColumnFinding, question, suggestion
 from adumbra.tables.drafting.rule import EXCEPTIONS, MaybeRule, rule_lines
+from adumbra.tables.drafting.some_rows import SomeRows
 from adumbra.tables.drafting.words import rule_name, tokens, word_set
 
 __all__ = ["Derived", "Order", "derived_rules", "order_rules"]
@@ -32,7 +32,7 @@ _ENDS = (
     word_set("max maximum high upper most last end finish to after late latest close discharge death out total"),
 )
 
-Compute = Callable[[Cells], Reals]
+Compute = Callable[[SomeRows], Reals]
 
 
 class Derived(MaybeRule):
@@ -40,12 +40,12 @@ class Derived(MaybeRule):
 
     exceptions = 0.0
 
-    def __init__(self, target: Finding, sources: tuple[Finding, ...], text: str, compute: Compute) -> None:
+    def __init__(self, target: ColumnFinding, sources: tuple[ColumnFinding, ...], text: str, compute: Compute) -> None:
         self.target, self.text, self._compute = target, text, compute
         self.columns = (target.name, *(source.name for source in sources))
         self.sources = tuple(source.name for source in sources)
 
-    def add(self, cells: Cells) -> None:
+    def add(self, cells: SomeRows) -> None:
         """Count rows where it is something else, and those where only one side is empty."""
         given, found = cells.numbers(self.target.name), self._compute(cells)
         both = ~np.isnan(given) & ~np.isnan(found)
@@ -63,7 +63,7 @@ def _same(given: Reals, found: Reals) -> NDArray[np.bool_]:
     return np.asarray(np.abs(given - found) <= 1e-9 * np.maximum(1.0, np.abs(given)))
 
 
-def derived_rules(cells: Cells, findings: Sequence[Finding]) -> list[Derived]:
+def derived_rules(cells: SomeRows, findings: Sequence[ColumnFinding]) -> list[Derived]:
     """Columns that simple arithmetic makes of others, or that are a part of a date, in a sample of rows in `cells`."""
     wide = [f for f in findings if f.numeric and f.look.different >= _LEAST_VALUES]
     wide = [f for f in wide if f.look.number.decimals <= 6][:_MOST_COLUMNS]
@@ -72,14 +72,14 @@ def derived_rules(cells: Cells, findings: Sequence[Finding]) -> list[Derived]:
     return [rule for rule in found if _fits(rule, cells)]
 
 
-def _fits(rule: Derived, cells: Cells) -> bool:
+def _fits(rule: Derived, cells: SomeRows) -> bool:
     rule.add(cells)
     fits = rule.holds and rule.tried >= _LEAST_ROWS
     rule.tried = rule.wrong = 0
     return fits
 
 
-def _from_dates(cells: Cells, days: Sequence[Finding], findings: Sequence[Finding]) -> list[Derived]:
+def _from_dates(cells: SomeRows, days: Sequence[ColumnFinding], findings: Sequence[ColumnFinding]) -> list[Derived]:
     found = []
     for day in days:
         name = rule_name(day.name)
@@ -96,15 +96,15 @@ def _from_dates(cells: Cells, days: Sequence[Finding], findings: Sequence[Findin
     return found
 
 
-def _part_of(day: Finding, part: str) -> Compute:
-    def compute(cells: Cells) -> Reals:
+def _part_of(day: ColumnFinding, part: str) -> Compute:
+    def compute(cells: SomeRows) -> Reals:
         found = getattr(cells.series(day.name).dt, part)()
         return np.array(found.cast(float).to_numpy(), dtype=np.float64)
 
     return compute
 
 
-def _shifted(cells: Cells, day: Finding, number: Finding) -> list[Derived]:
+def _shifted(cells: SomeRows, day: ColumnFinding, number: ColumnFinding) -> list[Derived]:
     """A date that counts days from a start."""
     apart = cells.numbers(day.name) - cells.numbers(number.name)
     apart = apart[~np.isnan(apart)]
@@ -115,7 +115,7 @@ def _shifted(cells: Cells, day: Finding, number: Finding) -> list[Derived]:
     return [Derived(day, (number,), text, lambda cells: cells.numbers(number.name) + first)]
 
 
-def _from_one(cells: Cells, columns: Sequence[Finding]) -> list[Derived]:
+def _from_one(cells: SomeRows, columns: Sequence[ColumnFinding]) -> list[Derived]:
     found = []
     for source, target in itertools.permutations(columns, 2):
         name = rule_name(source.name)
@@ -137,13 +137,13 @@ def _copy(name: str) -> Compute:
 
 
 def _divided(name: str, mark: str, by: float) -> Compute:
-    def compute(cells: Cells) -> Reals:
+    def compute(cells: SomeRows) -> Reals:
         return cells.numbers(name) // by if mark == "//" else cells.numbers(name) % by
 
     return compute
 
 
-def _from_two(cells: Cells, columns: Sequence[Finding]) -> list[Derived]:
+def _from_two(cells: SomeRows, columns: Sequence[ColumnFinding]) -> list[Derived]:
     """One column that is the sum or the difference of two others."""
     if len(columns) < 3:
         return []
@@ -165,7 +165,7 @@ def _both_count(one: Reals, two: Reals) -> bool:
     return all(np.count_nonzero(np.nan_to_num(part)) > 0.05 * len(part) for part in (one, two))
 
 
-def _sum(total: Finding, one: Finding, two: Finding) -> Derived:
+def _sum(total: ColumnFinding, one: ColumnFinding, two: ColumnFinding) -> Derived:
     names = one.name, two.name
     text = f"{rule_name(one.name)} + {rule_name(two.name)}"
     return Derived(total, (one, two), text, lambda cells: cells.numbers(names[0]) + cells.numbers(names[1]))
@@ -174,11 +174,11 @@ def _sum(total: Finding, one: Finding, two: Finding) -> Derived:
 class Order(MaybeRule):
     """A column that is never above another."""
 
-    def __init__(self, low: Finding, high: Finding, strength: float) -> None:
+    def __init__(self, low: ColumnFinding, high: ColumnFinding, strength: float) -> None:
         self.low, self.high, self.strength = low, high, strength
         self.columns = (low.name, high.name)
 
-    def add(self, cells: Cells) -> None:
+    def add(self, cells: SomeRows) -> None:
         """Count the rows where both are there, and those of them where it is above."""
         low, high = (cells.numbers(name) for name in self.columns)
         both = ~np.isnan(low) & ~np.isnan(high)
@@ -191,7 +191,7 @@ class Order(MaybeRule):
         return rule_lines(f"is {high} never below {low}?{self.but()}", f"{high} >= {low}")
 
 
-def order_rules(cells: Cells, findings: Sequence[Finding]) -> list[Order]:
+def order_rules(cells: SomeRows, findings: Sequence[ColumnFinding]) -> list[Order]:
     """Pairs of one unit of measure in which one is never above the other, though it often would be by chance."""
     groups = [
         [f for f in findings if f.kind == "date"],
@@ -224,7 +224,7 @@ def _ordered(low: Reals, high: Reals) -> float | None:
     return chance if chance >= _BY_CHANCE else None
 
 
-def _one_unit(low: Finding, high: Finding) -> bool:
+def _one_unit(low: ColumnFinding, high: ColumnFinding) -> bool:
     """Whether names speak for a common unit of measure, and ranges do not speak against it."""
     shared = set(tokens(low.name)) & set(tokens(high.name)) - {"number", "num", "of", "n", "is", "the"}
     if not shared or low.look.number.whole != high.look.number.whole:
@@ -240,7 +240,7 @@ def _opposites(one: str, other: str) -> bool:
     return any(apart[a] & _ENDS[0] and apart[1 - a] & _ENDS[1] for a in (0, 1))
 
 
-def _width(finding: Finding) -> float:
+def _width(finding: ColumnFinding) -> float:
     low, high = finding.look.number.range(finding.blank_numbers)
     return high - low
 

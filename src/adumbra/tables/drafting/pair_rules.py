@@ -11,10 +11,10 @@ import numpy as np
 import polars as pl
 
 from adumbra.common.types import Reals
-from adumbra.tables.drafting.cells import Cells
-from adumbra.tables.drafting.finding import Finding, question, suggestion, toml
+from adumbra.tables.drafting.finding import ColumnFinding, question, suggestion, toml
 from adumbra.tables.drafting.number_lines import whole_if_whole
 from adumbra.tables.drafting.rule import EXCEPTIONS, MaybeRule, equals, rule_lines
+from adumbra.tables.drafting.some_rows import SomeRows
 from adumbra.tables.drafting.words import rule_name
 
 __all__ = ["Dependence", "Implication", "few_valued", "pair_rules"]
@@ -28,7 +28,7 @@ _LEAST_SHARE = 0.01
 _LEAST_ROWS = 20
 
 
-def few_valued(findings: Sequence[Finding]) -> list[Finding]:
+def few_valued(findings: Sequence[ColumnFinding]) -> list[ColumnFinding]:
     """Columns that have between two and some two hundred values."""
     kinds = ("category", "flag", "ordinal", "number", "date")
     fit = [f for f in findings if f.kind in kinds and not f.look.many]
@@ -40,12 +40,12 @@ class Dependence(MaybeRule):
 
     exceptions = 0.0
 
-    def __init__(self, source: Finding, target: Finding, strength: float) -> None:
+    def __init__(self, source: ColumnFinding, target: ColumnFinding, strength: float) -> None:
         self.source, self.target = source, target
         self.columns, self.strength = (source.name, target.name), strength
         self._pairs: set[tuple[Any, Any]] = set()
 
-    def add(self, cells: Cells) -> None:
+    def add(self, cells: SomeRows) -> None:
         """Collect the pairs; a cell that is there beside one that is not speaks against it."""
         first, second = (cells.series(name) for name in self.columns)
         both = first.is_not_null() & second.is_not_null()
@@ -81,7 +81,7 @@ class Dependence(MaybeRule):
         ]
 
 
-def _levels(finding: Finding) -> int:
+def _levels(finding: ColumnFinding) -> int:
     """How many values the suggestions allow: a table must say what follows from each."""
     if finding.values:
         return len(finding.values)
@@ -90,7 +90,7 @@ def _levels(finding: Finding) -> int:
     return int(finding.high - finding.low) + 1
 
 
-def _value(finding: Finding, cell: Any) -> Any:
+def _value(finding: ColumnFinding, cell: Any) -> Any:
     if finding.kind in ("category", "flag") or (finding.kind == "ordinal" and not finding.numeric):
         return finding.values[int(cell)]
     return whole_if_whole(cell) if isinstance(cell, float) else toml(cell) if finding.dated else cell
@@ -99,11 +99,11 @@ def _value(finding: Finding, cell: Any) -> Any:
 class Implication(MaybeRule):
     """One value of a column brings one of another with it; None stands for a cell that holds nothing."""
 
-    def __init__(self, source: Finding, given: Any, target: Finding, then: Any, strength: float) -> None:
+    def __init__(self, source: ColumnFinding, given: Any, target: ColumnFinding, then: Any, strength: float) -> None:
         self.source, self.given, self.target, self.then = source, given, target, then
         self.columns, self.strength = (source.name, target.name), strength
 
-    def add(self, cells: Cells) -> None:
+    def add(self, cells: SomeRows) -> None:
         """Count the rows with the one value, and those of them without the other."""
         here = self._are(cells.series(self.source.name), self.given)
         there = self._are(cells.series(self.target.name), self.then)
@@ -123,7 +123,7 @@ class Implication(MaybeRule):
         return rule_lines(f"is it always so that if {given} then {then}?{self.but()}", f"if {given} then {then}")
 
 
-def pair_rules(cells: Cells, findings: Sequence[Finding]) -> tuple[list[Dependence], list[Implication]]:
+def pair_rules(cells: SomeRows, findings: Sequence[ColumnFinding]) -> tuple[list[Dependence], list[Implication]]:
     """Candidates among columns of few values, from a sample of rows in `cells`."""
     columns = few_valued(findings)
     values = {f.name: cells.series(f.name).drop_nulls().unique().sort().to_list() for f in columns}
@@ -144,7 +144,7 @@ def pair_rules(cells: Cells, findings: Sequence[Finding]) -> tuple[list[Dependen
     return following, bringing
 
 
-def _speaks_of_values(finding: Finding) -> bool:
+def _speaks_of_values(finding: ColumnFinding) -> bool:
     return not finding.dated and (finding.kind != "number" or finding.look.few)
 
 
@@ -168,7 +168,9 @@ def _follows(seen: Reals) -> float | None:
     return surprise if surprise > _SURPRISE + 5 * np.count_nonzero(inner.sum(axis=1)) else None
 
 
-def _brings(source: Finding, target: Finding, seen: Reals, values: Mapping[str, list[Any]]) -> list[Implication]:
+def _brings(
+    source: ColumnFinding, target: ColumnFinding, seen: Reals, values: Mapping[str, list[Any]]
+) -> list[Implication]:
     total = seen.sum()
     shares = seen.sum(axis=0) / total
     found = []

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from adumbra.declare.column import toml_text
-from adumbra.tables.drafting.cells import Cells
-from adumbra.tables.drafting.finding import Finding, question
+from adumbra.tables.drafting.finding import ColumnFinding, question
+from adumbra.tables.drafting.some_rows import SomeRows
 from adumbra.tables.drafting.words import rule_name
 
 __all__ = ["EXCEPTIONS", "MaybeRule", "equals", "literal", "rule_lines"]
@@ -26,7 +26,7 @@ class MaybeRule(ABC):
     wrong = 0
 
     @abstractmethod
-    def add(self, cells: Cells) -> None:
+    def add(self, cells: SomeRows) -> None:
         """Try it on some rows."""
 
     @abstractmethod
@@ -60,7 +60,7 @@ def literal(value: Any) -> str:
     return toml_text(value)
 
 
-def equals(finding: Finding, value: Any) -> str:
+def equals(finding: ColumnFinding, value: Any) -> str:
     """The condition that a column has this value; None is for a cell that holds nothing."""
     name = rule_name(finding.name)
     return f"{name} is missing" if value is None else f"{name} = {literal(value)}"

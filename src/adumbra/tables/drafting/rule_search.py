@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from adumbra.tables.drafting.cells import Cells
-from adumbra.tables.drafting.finding import Finding
+from adumbra.tables.drafting.finding import ColumnFinding
 from adumbra.tables.drafting.missing_rules import missing_rules
 from adumbra.tables.drafting.number_rules import Derived, Order, derived_rules, order_rules
 from adumbra.tables.drafting.pair_rules import Dependence, Implication, pair_rules
 from adumbra.tables.drafting.rule import MaybeRule
+from adumbra.tables.drafting.some_rows import SomeRows
 from adumbra.tables.matrix import Unnamed
 from adumbra.tables.table import Table
 
@@ -32,7 +32,7 @@ class Question:
     column: str | None = None
 
 
-def find_rules(table: Table, findings: Sequence[Finding], sample: pl.DataFrame) -> list[Question]:
+def find_rules(table: Table, findings: Sequence[ColumnFinding], sample: pl.DataFrame) -> list[Question]:
     """What may always be so between the columns of `table`.
 
     `findings` say how its cells are read; `sample` has some of its rows, in which candidates are sought. Each is then
@@ -43,10 +43,10 @@ def find_rules(table: Table, findings: Sequence[Finding], sample: pl.DataFrame) 
         return []
     known = {f.name: f for f in usable}
     with np.errstate(over="ignore", invalid="ignore"):  # cells may be as large as numbers get
-        return _chosen(_held(table, known, Cells(sample, known)))
+        return _chosen(_held(table, known, SomeRows(sample, known)))
 
 
-def _held(table: Table, known: dict[str, Finding], cells: Cells) -> list[MaybeRule]:
+def _held(table: Table, known: dict[str, ColumnFinding], cells: SomeRows) -> list[MaybeRule]:
     """Candidates from the sample that held in all rows of the table."""
     usable = list(known.values())
     computed = derived_rules(cells, usable)
@@ -60,7 +60,7 @@ def _held(table: Table, known: dict[str, Finding], cells: Cells) -> list[MaybeRu
     unnamed = isinstance(table.columns, Unnamed)  # read whole, or not at all
     names = [name for name in table.columns if name in asked or (unnamed and asked)]
     for batch in table.batches(names) if names else ():
-        rows = Cells(batch, known)
+        rows = SomeRows(batch, known)
         for rule in tried:
             rule.add(rows)
     return [rule for rule in tried if rule.holds]

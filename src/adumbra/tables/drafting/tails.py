@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from adumbra.tables.drafting.cells import Cells
-from adumbra.tables.drafting.finding import Finding, question
+from adumbra.tables.drafting.finding import ColumnFinding, question
+from adumbra.tables.drafting.some_rows import SomeRows
 
 __all__ = ["tail_question"]
 
@@ -13,7 +13,7 @@ _POWERS = 300.0
 _SPREAD = 10.0
 
 
-def tail_question(finding: Finding, cells: Cells) -> list[str]:
+def tail_question(finding: ColumnFinding, cells: SomeRows) -> list[str]:
     """A question on the scale of a number without negative cells, from a sample of rows in `cells`."""
     if finding.kind != "number" or finding.low is None or finding.low < 0:
         return []

@@ -6,7 +6,7 @@ import polars as pl
 
 from adumbra.declare.column import Value, writable
 from adumbra.declare.spelling import answer, key
-from adumbra.tables.drafting.finding import Finding, empty_cells, many_rows_remark, suggestion, toml
+from adumbra.tables.drafting.finding import ColumnFinding, empty_cells, many_rows_remark, suggestion, toml
 from adumbra.tables.drafting.look import MOST_VALUES, Look
 from adumbra.tables.drafting.number_lines import repeated, stored_type
 from adumbra.tables.drafting.words import like_blank, names_id, names_person
@@ -20,7 +20,7 @@ _RARE = 0.02
 _TRUTH = {"true", "false"}
 
 
-def flag_finding(name: str, look: Look, *, settled: bool) -> Finding | None:
+def flag_finding(name: str, look: Look, *, settled: bool) -> ColumnFinding | None:
     """Lines for a column of yes and no; None if it is something else.
 
     `name` is the column's, `look` what was seen, `settled` as for `stored_type`.
@@ -40,7 +40,7 @@ def flag_finding(name: str, look: Look, *, settled: bool) -> Finding | None:
         or not all(like_blank(value) or value.upper() == "N" for value in others)
     ):
         return None
-    finding = Finding(name, look, ["## two values that read as yes and no", '# kind = "flag"'], "flag")
+    finding = ColumnFinding(name, look, ["## two values that read as yes and no", '# kind = "flag"'], "flag")
     finding.blank_words = others
     spelled: tuple[Value, ...] = (False, True)
     if len(said) == 2 and {value.lower() for value in said} != _TRUTH:
@@ -58,7 +58,7 @@ def _plain(word: str) -> Value:
     return int(size) if isinstance(size, float) and word.lower() not in _TRUTH else word
 
 
-def text_finding(name: str, look: Look, listed: tuple[tuple[str, ...], bool] | None = None) -> Finding:
+def text_finding(name: str, look: Look, listed: tuple[tuple[str, ...], bool] | None = None) -> ColumnFinding:
     """Lines for a column called `name` of which `look` is known, and which is neither numbers nor moments nor flags.
 
     `listed` has the values that its own type lists, and whether their order counts.
@@ -69,11 +69,11 @@ def text_finding(name: str, look: Look, listed: tuple[tuple[str, ...], bool] | N
     for text in unwritable:
         look.blank += look.seen.pop(text)
     if not look.seen and not look.many:
-        return Finding(name, look, ["## no value that a file can hold", '# role = "drop"'])
+        return ColumnFinding(name, look, ["## no value that a file can hold", '# role = "drop"'])
     if not unwritable and look.items.listed(look.different):
         return _set(name, look)
     lines = _untold(name, look)
-    return Finding(name, look, lines) if lines else _category(name, look)
+    return ColumnFinding(name, look, lines) if lines else _category(name, look)
 
 
 def _untold(name: str, look: Look) -> list[str]:
@@ -120,8 +120,8 @@ def _declared(look: Look, without: list[str]) -> list[Value]:
     return [text for _, text in order]
 
 
-def _category(name: str, look: Look) -> Finding:
-    finding = Finding(name, look, ['kind = "category"'], "category")
+def _category(name: str, look: Look) -> ColumnFinding:
+    finding = ColumnFinding(name, look, ['kind = "category"'], "category")
     finding.blank_words = [text for text in look.seen if like_blank(text)]
     values = _declared(look, finding.blank_words)
     if not values:
@@ -139,17 +139,17 @@ def _category(name: str, look: Look) -> Finding:
     return finding
 
 
-def _listed(name: str, look: Look, values: tuple[str, ...], ordered: bool) -> Finding:
+def _listed(name: str, look: Look, values: tuple[str, ...], ordered: bool) -> ColumnFinding:
     """A column whose type lists its values: all of them, in the order they have there."""
     kind = "ordinal" if ordered and len(values) > 1 else "category"
-    finding = Finding(name, look, [f'kind = "{kind}"'], kind, values=values)
+    finding = ColumnFinding(name, look, [f'kind = "{kind}"'], kind, values=values)
     finding.lines += [suggestion("values", list(values)), *empty_cells(look), 'type = "categorical"']
     return finding
 
 
-def _set(name: str, look: Look) -> Finding:
+def _set(name: str, look: Look) -> ColumnFinding:
     items = look.items
-    finding = Finding(name, look, ['kind = "set"'], "set")
+    finding = ColumnFinding(name, look, ['kind = "set"'], "set")
     values = sorted((item for item in items.items if writable(item)), key=_in_order)
     if len(values) > MOST_VALUES:
         number = len(values)

@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from adumbra.common.types import Integers, Reals
 from adumbra.declare.spelling import blank, numbers, places, texts
-from adumbra.tables.drafting.finding import Finding
+from adumbra.tables.drafting.finding import ColumnFinding
 from adumbra.tables.drafting.moment_look import parsed
 
-__all__ = ["Cells"]
+__all__ = ["SomeRows"]
 
 
-class Cells:
+class SomeRows:
     """Some rows of the table; each column is read once, when it is asked for."""
 
-    def __init__(self, frame: pl.DataFrame, findings: Mapping[str, Finding]) -> None:
+    def __init__(self, frame: pl.DataFrame, findings: Mapping[str, ColumnFinding]) -> None:
         self._frame, self._findings = frame, findings
         self._read: dict[str, pl.Series] = {}
         self._missing: dict[str, NDArray[np.bool_]] = {}
@@ -58,7 +58,7 @@ class Cells:
         return np.array(places.fill_null(len(values)).to_numpy(), dtype=np.int64)
 
     @staticmethod
-    def _cells(finding: Finding, cells: pl.Series) -> pl.Series:
+    def _cells(finding: ColumnFinding, cells: pl.Series) -> pl.Series:
         nothing = pl.Series(blank(cells))
         if finding.blank_words and not cells.dtype.is_numeric():
             nothing = nothing | texts(cells).is_in(finding.blank_words).fill_null(False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adumbra.declare.column import writable
-from adumbra.tables.drafting.finding import Finding
+from adumbra.tables.drafting.finding import ColumnFinding
 from adumbra.tables.drafting.look import Look
 from adumbra.tables.drafting.moment_lines import moment_finding
 from adumbra.tables.drafting.number_lines import number_finding
@@ -12,15 +12,17 @@ from adumbra.tables.drafting.text_lines import flag_finding, text_finding
 __all__ = ["column_finding", "unreadable"]
 
 
-def unreadable(name: str) -> Finding:
+def unreadable(name: str) -> ColumnFinding:
     """Lines for a column called `name` whose cells are no single values."""
-    return Finding(name, Look(1), ["## lists, records or raw bytes: convert it, or leave it out", '# role = "drop"'])
+    return ColumnFinding(
+        name, Look(1), ["## lists, records or raw bytes: convert it, or leave it out", '# role = "drop"']
+    )
 
 
 Listed = tuple[tuple[str, ...], bool]
 
 
-def column_finding(name: str, look: Look, *, settled: bool, listed: Listed | None = None) -> Finding:
+def column_finding(name: str, look: Look, *, settled: bool, listed: Listed | None = None) -> ColumnFinding:
     """Lines for the column called `name`, from what `look` has seen of it.
 
     `settled` says that its type was known before any row, as in a file with a schema of its own; `listed` has the
@@ -28,9 +30,9 @@ def column_finding(name: str, look: Look, *, settled: bool, listed: Listed | Non
     """
     if not writable(name):
         remark = "## no file can hold this name: give the column another, or leave it out"
-        return Finding(name, look, [remark, '# role = "drop"'])
+        return ColumnFinding(name, look, [remark, '# role = "drop"'])
     if look.full == 0:
-        return Finding(name, look, ["## no cell holds anything", '# role = "drop"'])
+        return ColumnFinding(name, look, ["## no cell holds anything", '# role = "drop"'])
     found = flag_finding(name, look, settled=settled) or moment_finding(name, look)
     if found is not None:
         return found
