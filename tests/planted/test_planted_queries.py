@@ -122,7 +122,7 @@ CASES = [
         None,
     ),
     bug(empty_class_counted_as_the_last, test_sums.test_answers_are_what_the_definition_says, LABELLED),
-    bug(empty_class_counted_as_the_last, test_sums.test_empty_flags_and_categories_have_no_cell_and_no_class),
+    bug(empty_class_counted_as_the_last, test_sums.test_what_is_empty_has_no_cell_and_no_class),
     bug(plain_triangle_weighed_isometrically, test_second_moment.test_worst_pair_of_the_triangle, 8, True),
     bug(
         rows_about_a_centre_not_cut,

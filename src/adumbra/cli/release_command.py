@@ -142,9 +142,7 @@ class Asked:
     label: Annotated[
         str | None, typer.Option(help="column to predict, or several with commas; default: the labels of the schema")
     ] = None
-    rows: Annotated[
-        int | None, typer.Option(help="rows to draw; default: as many as the table has")
-    ] = None
+    rows: Annotated[int | None, typer.Option(help="rows to draw; default: as many as the table has")] = None
     ledger: LedgerOption = None
     delimiter: DelimiterOption = None
     name: NameOption = None

@@ -55,14 +55,14 @@ _TABLES, _SECOND, _PILOT, _RESIDUALS = "tables", "class tables", "moments", "mom
 _TABLE_SHARE = {"model": 0.2, "correlations": 0.2, "marginals": 0.5}
 """Share of the budget for all tables together, by need."""
 _SECOND_LOOK_FROM, _CLASS_TABLES_FROM = 400.0, 200.0
-"""A second look is taken where a cell's noise, at the whole budget, is below rows / the first, and by class where it is
-below rows / (classes * the second). Before, one look tells more than two with half the budget."""
+"""A second measurement is made where a cell's noise, at the whole budget, is below rows / the first, and by class where
+it is below rows / (classes * the second). Before, one measurement tells more than two with half the budget."""
 _PILOT_WEIGHT, _RESIDUAL_WEIGHT = 0.6, 0.7
 """Weights of the second moment; those of counts and sums follow (binomial: sensitivity exactly sqrt 2)."""
 _CLEAR, _WIDE = 15.0, 100
 _MOST_PARTS = 256
 _MOST_CLASS_CELLS = 2**20
-"""About as many cells has the second look at all columns in all classes at most."""
+"""About as many cells has the second measurement at all columns in all classes at most."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class Hybrid(DrawnTable):
         return beside_sets(door, setting, rows, draft)
 
     def _tables(self, door: Measurer, setting: Setting, rows: float, answers: dict[str, SumAnswer]) -> _Marginals:
-        """One look at all columns, or two, of which the second has its cells where the first found the rows."""
+        """One measurement of all columns, or two, of which the second has its cells where the first found the rows."""
         (columns, shares), rules = self._resolved(setting), self._rules(setting, rows)
         cells = first_cells(columns.features, rules.room)
         answers[_TABLES] = noisy = door.measure(_TABLES, TablesQuery(cells))
@@ -201,9 +201,9 @@ class Hybrid(DrawnTable):
         query = _second_look(columns, fine, rules.by_class, setting.pure)
         answers[_SECOND] = again = door.measure(_SECOND, query)
         pooled, pooled_sd = _all_rows(again)
-        looks = [(noisy.values["pooled"], sd, cells), (pooled, pooled_sd, fine)]
-        counts, sds = joined(*looks)
-        found = denoised(counts, sds, rows, cells, missing_shares(looks, rows))
+        measured = [(noisy.values["pooled"], sd, cells), (pooled, pooled_sd, fine)]
+        counts, sds = joined(*measured)
+        found = denoised(counts, sds, rows, cells, missing_shares(measured, rows))
         marginals = sharpened(marginals_of(columns.features, found, cells), sd, pooled, pooled_sd, rows, fine)
         both = (sd**-2 + pooled_sd**-2) ** -0.5
         return _Marginals(marginals, cells, both, error * both / sd, fine, again)
@@ -222,7 +222,7 @@ class Hybrid(DrawnTable):
         part = 0.05
         if self.need == "model":
             part = max((0.2 + 0.4 * min(1.0, layout.scores.dimension / 200)) * min(1.0, clarity / _CLEAR), part)
-        # where the number of rows is private the second look is there in any case: it is of use whatever that is
+        # where the number of rows is private the second measurement is there in any case: it is of use whatever that is
         room = math.inf if setting.rows is None else setting.rows / _noise(setting, columns, 1.0)
         again = room >= min(_SECOND_LOOK_FROM, _CLASS_TABLES_FROM * columns.declared)
         tables = {_TABLES: for_tables / 2, _SECOND: for_tables / 2} if again else {_TABLES: for_tables}
@@ -247,7 +247,7 @@ class _Choices:
     """What follows from public facts and the number of rows."""
 
     room: float
-    """Rows over the noise of a cell in the first look."""
+    """Rows over the noise of a cell in the first measurement."""
     parts: int
     """Cells of a number in the second, about."""
     by_class: bool
@@ -256,7 +256,7 @@ class _Choices:
 
 @dataclass(frozen=True, eq=False)
 class _Marginals:
-    """What one look or two at the columns say: marginals, the cells of the first, and the noise of both together."""
+    """What one measurement of the columns (or two) tells: marginals, cells of the first, the noise of both together."""
 
     marginals: list[Marginal]
     cells: Cells

@@ -70,7 +70,7 @@ def equal_cells(blocks: Sequence[Block], bins: int, most_levels: float = LEVELS,
 
 
 def first_cells(blocks: Sequence[Block], room: float) -> Cells:
-    """Cells of a first look at columns `blocks`, where `room` is the number of rows over the noise of a cell.
+    """Cells of a first measurement at columns `blocks`, where `room` is the number of rows over the noise of a cell.
 
     A cell for each level of a number as long as noise is small beside an average one; else 10, 20 or 40 cells of whole
     levels. Every column that keeps empty cells has one for them.
@@ -85,12 +85,12 @@ def levels_with_room(room: float, columns: int) -> float:
 
 
 def mass_cells(first: Cells, quantiles: Sequence[Callable[[Reals], Reals]] | None, parts: int) -> Cells:
-    """Cells for a second look, of about equal released mass: resolution goes where the column is.
+    """Cells for a second measurement, of about equal released mass: resolution goes where the column is.
 
-    `first` are the cells of the first look. Columns that had one for each value have the same again; any other number
-    gets about `parts` cells, in whole levels; a level that holds as much as half of one, a declared spike and either
-    end of the range have a cell of their own. `quantiles` are those of the columns; where they are None, cells are of
-    equal width.
+    `first` are the cells of the first measurement. Columns that had one for each value have the same again; any
+    other number gets about `parts` cells, in whole levels; a level that holds as much as half of one, a declared
+    spike and either end of the range have a cell of their own. `quantiles` are those of the columns; where they are
+    None, cells are of equal width.
     """
     counts: list[int] = []
     cuts: list[Reals | None] = []

@@ -71,21 +71,21 @@ def empty_cells(noisy: Reals, rows: float, cells: Cells) -> Reals:
     return out
 
 
-def missing_shares(looks: Sequence[tuple[Reals, float, Cells]], rows: float) -> Reals:
+def missing_shares(measured: Sequence[tuple[Reals, float, Cells]], rows: float) -> Reals:
     """The share of each column's cells that are empty, where that is clear of the noise; else 0.
 
-    `looks` have each the noisy counts of all cells, the standard deviation of their noise, and the cells; `rows` is
+    `measured` have each the noisy counts of all cells, the standard deviation of their noise, and the cells; `rows` is
     what a column adds up to. No column is taken to be all but empty: something has to be drawn from its values.
     """
-    weights = np.array([1 / sd**2 for _, sd, _ in looks])
-    found = weights @ np.stack([empty_cells(noisy, rows, cells) for noisy, _, cells in looks]) / weights.sum()
+    weights = np.array([1 / sd**2 for _, sd, _ in measured])
+    found = weights @ np.stack([empty_cells(noisy, rows, cells) for noisy, _, cells in measured]) / weights.sum()
     return np.minimum(clear_counts(found, float(weights.sum()) ** -0.5, len(found)) / rows, 0.995)
 
 
 def joined(first: tuple[Reals, float, Cells], second: tuple[Reals, float, Cells]) -> tuple[Reals, Reals]:
-    """Counts of a `first` look and the sd of each column's noise, joined with a `second` where it had the same cells.
+    """Counts of a `first` measurement and the sd of their noise, joined with a `second` where it had the same cells.
 
-    A look has the noisy counts, the standard deviation of their noise, and the cells.
+    A measurement has the noisy counts, the standard deviation of their noise, and the cells.
     """
     (counts, sd, cells), (again, again_sd, fine) = first, second
     out, sds = counts.copy(), np.full(len(cells.blocks), sd)

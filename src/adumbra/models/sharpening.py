@@ -1,4 +1,4 @@
-"""A second look at numbers, in cells of about equal mass: sharper in the middle, and tails that end where rows do."""
+"""Numbers measured again, in cells of about equal mass: sharper in the middle, and tails that end where rows do."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _CELLS_BEFORE = 3  # of a tail, that tell how fast it falls
 def sharpened(
     marginals: Sequence[Marginal], first_sd: float, noisy: Reals, sd: float, rows: float, cells: Cells
 ) -> list[Marginal]:
-    """The `marginals` of a first look, corrected by tables of finer `cells`; inside one the shape stays what it was.
+    """The `marginals` measured first, corrected by tables of finer `cells`; inside one the shape stays what it was.
 
-    `first_sd` is the standard deviation of the noise on the counts of the first look; `noisy` are counts of all the
-    finer cells with noise of standard deviation `sd`; `rows` is what a column adds up to. Columns with a cell for each
-    value stay as they are: both looks asked them the same.
+    `first_sd` is the standard deviation of the noise on the first counts; `noisy` are counts of all the finer cells
+    with noise of standard deviation `sd`; `rows` is what a column adds up to. Columns with a cell for each value
+    stay as they are: both measurements asked them the same.
     """
     out = dict(enumerate(marginals))
     missing = np.array([m.missing for m in marginals])
