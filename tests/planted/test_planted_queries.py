@@ -13,6 +13,7 @@ import adumbra.queries.scores
 import adumbra.queries.sums
 from adumbra.declare.guarantee import Relation
 from adumbra.declare.space import HALF
+from adumbra.queries import scores
 from adumbra.queries.row_map import RowClip
 from adumbra.queries.scores import BALL, Residuals
 from adumbra.queries.second_moment import Gram, GramTimes, MomentsQuery
@@ -40,7 +41,11 @@ def upper_triangle_weighed(factor):
 
 
 def scores_not_clipped(patch):
+<<<<<<< HEAD
     patch.setattr(adumbra.queries.scores, "_in_ball", lambda rows: np.trunc(rows * BALL))
+=======
+    patch.setattr(scores, "_in_ball", lambda rows: np.trunc(rows * BALL))
+>>>>>>> 104c3c99a8acfa0c55eb9cc00f8527ef9e47d7fa
 
 
 def empty_class_counted_as_the_last(patch):
