@@ -9,7 +9,6 @@ import numpy as np
 
 import adumbra.privacy.engine
 import adumbra.queries.row_map
-import adumbra.queries.scores
 import adumbra.queries.sums
 from adumbra.declare.guarantee import Relation
 from adumbra.declare.space import HALF
@@ -41,11 +40,7 @@ def upper_triangle_weighed(factor):
 
 
 def scores_not_clipped(patch):
-<<<<<<< HEAD
-    patch.setattr(adumbra.queries.scores, "_in_ball", lambda rows: np.trunc(rows * BALL))
-=======
     patch.setattr(scores, "_in_ball", lambda rows: np.trunc(rows * BALL))
->>>>>>> 104c3c99a8acfa0c55eb9cc00f8527ef9e47d7fa
 
 
 def empty_class_counted_as_the_last(patch):
