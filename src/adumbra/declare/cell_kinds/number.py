@@ -155,7 +155,7 @@ class Number(CellKind):
     def share_of(self, value: object, half_steps: int = 0) -> float | None:
         """Where a number lies on the grid; between two steps, the one above for -1 and that below for 1."""
         number = float(numbers(pl.Series([value], strict=False))[0])
-        if math.isnan(number):
+        if not math.isfinite(number):
             return None
         if not self.low <= number <= self.high:
             return math.copysign(math.inf, number - self.low)
