@@ -10,6 +10,7 @@ from adumbra.declare.schema import Schema
 from adumbra.declare.space import Space
 from adumbra.families.contract import Mechanism, Query, Setting
 from adumbra.privacy.meter import Calibration
+from adumbra.tables.row_source import OwnerNotes, RowSource
 from adumbra.tables.table import Table
 
 __all__ = ["Job", "Plan"]
@@ -50,6 +51,16 @@ class Plan:
     def readings(self) -> int:
         """How often the rows are read: once for each measurement, twice for rows measured with their second moment."""
         return sum(query.readings for query in self.queries.values())
+
+    def owner_notes(self) -> OwnerNotes:
+        """Counts of cells that are missing, cannot be read or would be clipped: private, and free.
+
+        A wrong date format or blank word shows here, before anything is charged.
+        """
+        source = RowSource(self.job.schema, self.job.table, self.job.space.row_bound)
+        for _ in source.partitions():
+            pass
+        return source.notes
 
     def __repr__(self) -> str:
         """Mechanism, promise, lines and costs: public facts, never the table or its number of rows."""

@@ -100,7 +100,7 @@ def _name(name: str, schema: Schema) -> str:
 
 def plan(job: Job) -> Plan:
     """What would be measured, with which noise, at which cost."""
-    if isinstance(job.mechanism, DrawnTable):
+    if isinstance(job.mechanism, DrawnTable) and _drawn_is_known(job):
         check_ids(job.schema, job.mechanism.size(job.setting)[0])
     queries = job.mechanism.queries(job.setting)
     shares = job.mechanism.lines(job.setting)
@@ -154,7 +154,7 @@ def release(
             for done in publication.rows(draft):
                 checkpoint("measured a batch")
                 stop_if_asked()
-                progress("releasing", done, rows)
+                progress("releasing", done, rows if _drawn_is_known(job) else 0)
             released = publication.finish(draft, meter.done, charge.head)
         checkpoint("released")
         return released, notes
@@ -162,6 +162,11 @@ def release(
         if charge.charged:
             raise _explained(charge, error, out) from None
         raise
+
+
+def _drawn_is_known(job: Job) -> bool:
+    """Whether the number of rows to come is public before anything is measured."""
+    return job.setting.rows is not None or getattr(job.mechanism, "rows", None) is not None
 
 
 def _explained(charge: Charge, error: BaseException, out: Path | None) -> BaseException:

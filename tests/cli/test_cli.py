@@ -518,8 +518,8 @@ def test_the_ledger_is_found_by_option_then_environment(cli: Cli, home: Home, mo
 def test_mechanisms(cli: Cli) -> None:
     found = json.loads(cli("mechanisms", "--json").out)
     assert [m["name"] for m in found] == [
-        "analyze_gauss", "auto", "csm", "dppro", "dprp", "fourier", "hierarchical", "histogram", "hybrid", "laplace",
-        "lip", "lop", "moments", "noisy_rows", "power_method", "privelet", "sparse", "tables",
+        "analyze_gauss", "auto", "csm", "dppro", "dprp", "fourier", "hierarchical", "histogram", "hybrid", "items",
+        "laplace", "lip", "lop", "moments", "noisy_rows", "power_method", "privelet", "sparse", "tables",
     ]  # fmt: skip
     for mechanism in found:
         assert {"name", "units", "relations", "guarantee", "releases", "references"} <= set(mechanism)

@@ -49,7 +49,7 @@ def as_many_rows_drawn_as_there_are(patch):
 def small_cells_suppressed(patch):
     """A rule of statistical offices, applied to the true counts: a cell of fewer than five people is set to 0."""
     mechanism, seen = adumbra.mechanisms.tables, {}
-    answer, shares = TablesQuery.partial, mechanism._Found.of
+    answer, shares = TablesQuery.partial, mechanism._ClassShares.of
 
     def remembered(self, batch):
         out = answer(self, batch)
@@ -63,7 +63,7 @@ def small_cells_suppressed(patch):
         return shares(columns, cells, dataclasses.replace(noisy, values=values), rows)
 
     patch.setattr(TablesQuery, "partial", remembered)
-    patch.setattr(mechanism._Found, "of", staticmethod(peeking))
+    patch.setattr(mechanism._ClassShares, "of", staticmethod(peeking))
 
 
 def mechanism_opens_the_rows(patch):

@@ -80,7 +80,7 @@ SPACES = {
 def views(space):
     """Short, about as long as rows are, longer than any; about nothing, a place inside, a far corner."""
     rng = np.random.default_rng(space.width)
-    reach = np.repeat(space.reaches, space.widths)
+    reach = np.repeat(space.steps, space.widths)
     centres = {"": None, ", centred": np.rint(rng.uniform(-1, 1, space.width) * reach), ", cornered": -reach}
     for cut, length in (("short", 0.3), ("long", 3.0)):
         for name, centre in centres.items():
@@ -363,7 +363,7 @@ def test_worst_pair_of_a_total():
 def test_rows_about_a_centre_are_whole_and_not_too_long_each_by_itself(seed):
     rng = np.random.default_rng(seed)
     space = space_of("category:3", "number", "flag", "number=9", "category:4")
-    reach = np.repeat(space.reaches, space.widths)
+    reach = np.repeat(space.steps, space.widths)
     for bound in (1, 2, 777, HALF, 100_003, 10**7):
         for centre in (None, np.rint(rng.uniform(-1, 1, space.width) * reach).astype(np.int64), reach.astype(np.int64)):
             view, rows = RowClip(bound, centre), raw_rows(space, 60, rng)
@@ -392,7 +392,7 @@ def test_a_view_takes_no_two_rows_further_apart(kinds):
         block = space.blocks[place % len(space.blocks)]
         row[block.start : block.stop] = cell_of(block, rng)
     others = {REPLACE: np.roll(rows, 1, axis=0), ZERO_OUT: np.tile(empty, (400, 1)), CELL[Relation.REPLACE]: cells}
-    reach = np.repeat(space.reaches, space.widths)
+    reach = np.repeat(space.steps, space.widths)
     for length, share in itertools.product((0.01, 0.3, 0.8, 1.2), (None, 0.4, -1.0)):
         view = RowClip(int(length * space.reach), None if share is None else (reach * share).astype(np.int64))
         whole = RowMap(contraction(np.eye(width), ROUNDING), ROUNDING, clip=view)

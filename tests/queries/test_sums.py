@@ -617,6 +617,39 @@ def test_scores_keep_their_own_numbers():
             Lookup(0, np.array([[bad]]))
 
 
+def test_an_empty_cell_has_no_score_but_that_of_being_empty():
+    space = space_of("number", "category:2", "number")
+    cells = Cells(space.blocks[1:], (2, 1), missing=(False, True))
+    linear = Linear(np.array([0]), np.array([5000.0]), np.array([1000.0]), 9.0)
+    lookups = (Lookup(0, np.array([[1.0], [-1.0]])), Lookup(1, np.array([[-0.25], [2.0]])))
+    scores = Scores(linear, cells, lookups, 100.0)
+    rows = np.array([[0.0, 0, 0, 0], [1.0, 0, CATEGORY_STEPS, 7], [5000.0, CATEGORY_STEPS, 0, -7]])
+    found = scores.of(rows) / BALL * 100
+    assert found == pytest.approx(np.array([[0, 0, 2.0], [-4.999, -1, -0.25], [0, 1, -0.25]]), abs=0.01)
+
+
+def test_the_event_of_a_sum_does_not_depend_on_how_many_numbers_it_has():
+    """What is charged before the first measurement is what is measured, be the cells as many as they will."""
+    space = space_of("number", "number:5000", "category:3")
+    for neighbours, delta in itertools.product((REPLACE, ADD_REMOVE), (1e-6, 0.0)):
+        promise = Promise(1.0, delta, neighbours)
+        few, many = (
+            calibrated(
+                TablesQuery(Cells.aligned(space.blocks, [n] * 3)), space, promise, share=0.5, rows=9, fresh=False
+            )
+            for n in (3, 400)
+        )
+        assert few.event == many.event
+    scores = [ball_scores(n) for n in (2, 3)]
+    events = [
+        calibrated(
+            MomentsQuery(s, None, 0.3, 0.6, 0.7), space, Promise(1.0, 1e-6, REPLACE), share=0.5, rows=9, fresh=False
+        )
+        for s in scores
+    ]
+    assert events[0].event == events[1].event
+
+
 POSITIONS = np.delete(np.arange(-HALF, HALF + 1, dtype=np.float64), HALF)[:, None]  # 0 is no value
 
 

@@ -282,7 +282,8 @@ class Reporter:
                 self._task = self._bar.add_task(step, total=total or None)
             self._bar.update(self._task, completed=done, total=total or None)
         elif total == 0:
-            note(f"{step} ...")
+            if step != self._step:
+                note(f"{step} ...")
         else:
             tenth = 10 * done // total
             if tenth > self._tenth:

@@ -273,9 +273,20 @@ def extra_options(args: list[str]) -> dict[str, Any]:
     return found
 
 
+CellsOption = Annotated[
+    bool, typer.Option("--cells", help="also count cells that are missing, unreadable or clipped, for you alone")
+]
+
+
 @grouped
-def plan(ctx: typer.Context, asked: Asked, json: JsonOption = False, html: HtmlOption = None) -> None:
-    """Dry run: what would be measured, with which noise and cost. Reads shape and schema, never values."""
+def plan(
+    ctx: typer.Context, asked: Asked, cells: CellsOption = False, json: JsonOption = False, html: HtmlOption = None
+) -> None:
+    """Dry run: what would be measured, with which noise and cost. Reads shape and schema, never values.
+
+    With --cells it reads them too and counts, for you alone, those that are missing, cannot be read or would be
+    clipped: a wrong format or blank word shows before anything is paid.
+    """
     from adumbra import pipeline
     from adumbra.plan_document import plan_document
 
@@ -285,6 +296,8 @@ def plan(ctx: typer.Context, asked: Asked, json: JsonOption = False, html: HtmlO
         planned = pipeline.plan(pipeline.prepare(asked.request(schema, ctx.args), reporter))
     there = begun(book)
     show(plan_document(planned, book, there), json=json, html=html)
+    if cells:
+        _print_owner_notes(planned.owner_notes(), "every cell that was read is as the schema declares")
     if not there:
         note(f"new ledger {book.name}: a release would begin it")
 
@@ -356,9 +369,11 @@ def csv_of(csv: bool, formula_safe: bool) -> Csv:
     return FORMULA_SAFE if formula_safe else csv
 
 
-def _print_owner_notes(owner: OwnerNotes) -> None:
+def _print_owner_notes(owner: OwnerNotes, none: str | None = None) -> None:
     lines = owner.lines()
     if lines:
         note(owner.HEADING)
+    elif none is not None:
+        note(none)
     for line in lines:
         note(f"  {line}")

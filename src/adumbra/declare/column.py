@@ -80,6 +80,8 @@ COLUMN_KEYS = (
     "pattern",
     "derived",
 )
+_TEXTS = ("text", "string", "str", "object", "nominal", "enum")
+"""What other schemas call a column of words."""
 _OF_ANY = ("kind", "missing", "blank", "type", "role", "derived")
 _LISTS = ("values", "spikes", "blank")
 _BLANK = 'write blank = ["N"]'
@@ -200,7 +202,7 @@ class Column:
             if key == "type" and isinstance(word, str) and word in CELL_KINDS:  # as other schemas call it
                 raise self.error("a kind", f"'type' = {said(word)}", f'did you mean kind = "{word}"?')
             if word is not None and word not in known:
-                hint = nearest(word, known)
+                hint = "category" if key == "kind" and word in _TEXTS else nearest(word, known)
                 raise self.error(
                     f"{key} one of {', '.join(known)}",
                     f"{key} = {said(word)}",

@@ -119,6 +119,10 @@ class Schema:
             raise InputError("each column once in the schema", f"{twice!r} twice", "delete one of them")
         if not self.rules:  # derived columns are rules too
             object.__setattr__(self, "rules", Rules.of((), self.columns))
+        for name in self.labels:
+            if self.column(name).derived is not None or name in self.rules.unmeasured:
+                remedy = f"delete role under {heading(name)}, or derive the other columns from it instead"
+                raise InputError("a label that is measured", f"{name!r}, which follows from other columns", remedy)
         if not self.measured:
             raise InputError(
                 "at least one released column",

@@ -123,7 +123,7 @@ class Hybrid(DrawnTable):
         queries: dict[str, Query] = {_TABLES: TablesQuery(first)}
         if _SECOND in shares:
             fine = mass_cells(first, None, rules.parts)
-            queries[_SECOND] = _second_look(columns, fine, rules.by_class, setting.pure)
+            queries[_SECOND] = _second_tables(columns, fine, rules.by_class, setting.pure)
         queries[_PILOT] = _moments(columns, layout.scores, _PILOT_WEIGHT)
         queries[_RESIDUALS] = _moments(columns, _with_residuals(layout.scores, identity), _RESIDUAL_WEIGHT)
         return with_set_queries(setting, with_size_query(setting, queries))
@@ -198,7 +198,7 @@ class Hybrid(DrawnTable):
         if _SECOND not in shares:
             return _Marginals(marginals, cells, sd, error)
         fine = mass_cells(cells, [m.quantile for m in marginals], rules.parts)
-        query = _second_look(columns, fine, rules.by_class, setting.pure)
+        query = _second_tables(columns, fine, rules.by_class, setting.pure)
         answers[_SECOND] = again = door.measure(_SECOND, query)
         pooled, pooled_sd = _all_rows(again)
         measured = [(noisy.values["pooled"], sd, cells), (pooled, pooled_sd, fine)]
@@ -326,7 +326,7 @@ def _moments(columns: Columns, scores: Scores, second: float) -> MomentsQuery:
     return MomentsQuery(scores, columns.groups, counts=1 - second, sums=sums, second=second)
 
 
-def _second_look(columns: Columns, cells: Cells, by_class: bool, pure: bool) -> TablesQuery:
+def _second_tables(columns: Columns, cells: Cells, by_class: bool, pure: bool) -> TablesQuery:
     """Half on the tables of all rows, half on those of each class, if there are any: the bound is the same."""
     if not by_class:
         return TablesQuery(cells)

@@ -133,7 +133,7 @@ class Columns:
         for index, block in enumerate(self.space.blocks):
             if block.column in features:
                 out[index] = features[block.column]
-            elif labels is not None and self.groups is not None:
+            elif labels is not None and self.groups is not None and block in self.groups.cells.blocks:
                 place = self.groups.cells.blocks.index(block)
                 cell = labels[:, place].astype(np.float64)
                 cell[labels[:, place] == self.groups.cells.counts[place]] = np.nan

@@ -172,7 +172,7 @@ class Domain:
         if stop < 0 or start > 1:
             least, most = column.cells.examples()[:2]
             raise InputError(
-                f"values of {name} as declared, from {least} to {most}",
+                f"values of {name} as declared, from {_short(least)} to {_short(most)}",
                 f"{'...' if low is None else low} to {'...' if high is None else high}",
                 "others were moved to the nearest end when they were counted",
             )
@@ -196,7 +196,7 @@ class Domain:
         found = cells.share_of(value, half_steps)
         if found is None:
             name, example = self.columns[axis].name, cells.examples()[0]
-            raise InputError(f"a {cells.name} for {name}", f"{value!r}", f"for example, write {name}={example}")
+            raise InputError(f"a {cells.name} for {name}", f"{value!r}", f"for example, write {name}={_short(example)}")
         return found
 
     def value(self, name: str, text: object) -> tuple[float, float]:
@@ -299,3 +299,7 @@ def _cells(blocks: Sequence[Block], counts: Sequence[int], missing: Sequence[boo
 def _product(counts: Sequence[int]) -> str:
     size = math.prod(counts)
     return str(size) if size < 10**9 else f"about 10^{len(str(size)) - 1}"
+
+
+def _short(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

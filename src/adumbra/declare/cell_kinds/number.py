@@ -155,7 +155,7 @@ class Number(CellKind):
     def share_of(self, value: object, half_steps: int = 0) -> float | None:
         """Where a number lies on the grid; between two steps, the one above for -1 and that below for 1."""
         number = float(numbers(pl.Series([value], strict=False))[0])
-        if math.isnan(number):
+        if not math.isfinite(number):
             return None
         if not self.low <= number <= self.high:
             return math.copysign(math.inf, number - self.low)
@@ -202,9 +202,11 @@ class Number(CellKind):
         number = np.clip(number, self.low, self.high)
         number[codes <= -HALF] = self.low  # exact ends, free of the last bit's rounding
         number[codes >= HALF] = self.high
-        if self.step is None:
-            return number
-        return self._on_step(self.low + self.step * np.rint((number - self.low) / self.step))
+        if self.step is not None:
+            number = self._on_step(self.low + self.step * np.rint((number - self.low) / self.step))
+        for spike in self.column.spikes:  # the grid is coarser than the column: what lies on a spike is the spike
+            number[np.rint(codes) == self._places(np.array([spike]))[0]] = spike
+        return number
 
     def _on_step(self, number: Reals) -> Reals:
         """Without the last bits that a sum of decimals leaves: 0.1 + 0.2 is 0.3."""

@@ -232,7 +232,11 @@ class CalendarKind(CellKind):
         if self.levels is not None:
             return np.asarray(self.low + self._step * level_at(codes, self.levels))
         share = np.clip(codes, -HALF, HALF) / GRID + 0.5
-        return np.asarray(self.low + self._step * np.rint(share * self._last).astype(np.int64))
+        found = self.low + self._step * np.rint(share * self._last).astype(np.int64)
+        for spike in self.column.spikes:  # the grid is coarser than the steps: what lies on a spike is the spike
+            at = float(self.parse(spike) or 0)
+            found[np.rint(codes) == on_grid(self._share(np.array([at])))[0]] = round(at)
+        return np.asarray(found)
 
     def write(self, codes: Reals) -> pl.Series:
         """In the type of their own."""

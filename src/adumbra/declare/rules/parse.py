@@ -121,7 +121,10 @@ class _Parser:
     def whole(self, rule: bool) -> Node:
         node = self.expression(rule)
         if self.at < len(self.tokens):
-            raise self.error("an operator, or the end", "join conditions with and, or, then")
+            raise self.error(
+                "an operator, or the end",
+                "join conditions with and, or; write if A then B, or is missing, in small letters",
+            )
         return node
 
     def error(self, expected: str, remedy: str) -> InputError:
@@ -257,11 +260,14 @@ class _Parser:
             self.need(")", "close the bracket that was opened")
             return node
         if self.at >= len(self.tokens):
-            raise self.error("a column, a number or 'text'", "finish the expression")
+            raise self.error("a column, a number or 'text'", "finish the expression; write if A then B, is missing")
         kind, text = self.tokens[self.at]
         if kind == "mark" or (kind == "word" and text in KEYWORDS and text not in ("true", "false")):
             hint = f"; a column of that name goes in backticks: `{text}`" if kind == "word" else ""
-            raise self.error("a column, a number or 'text'", f"finish the expression{hint}")
+            raise self.error(
+                "a column, a number or 'text'",
+                f"finish the expression; write if A then B, or is missing, in small letters{hint}",
+            )
         self.at += 1
         if kind == "number":
             return Node("literal", value=self.number(text))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from adumbra.tables.drafting.finding import ColumnFinding
+from adumbra.tables.drafting.finding import ColumnFinding, question, suggestion
 from adumbra.tables.drafting.missing_rules import missing_rules
 from adumbra.tables.drafting.number_rules import Derived, Order, derived_rules, order_rules
 from adumbra.tables.drafting.pair_rules import Dependence, Implication, pair_rules
@@ -71,10 +71,29 @@ def _nearest_first(rule: Dependence) -> tuple[int, float]:
     return (rule.source.look.different, -rule.strength)
 
 
+def _put_together(computed: Sequence[Derived]) -> tuple[list[Question], set[str], set[str]]:
+    """Columns made of two others (a time as hhmm of its hour and minute): the parts are measured, the whole computed.
+
+    With them, the columns that follow from others, and those that others follow from.
+    """
+    found, follow, lead = list[Question](), set[str](), set[str]()
+    for high in computed:
+        part, _, unit = high.text.rpartition(" // ")
+        low = next((rule for rule in computed if part and rule.text == f"{part} % {unit}"), None)
+        if low is None or {*high.columns, *low.columns} & (follow | lead):
+            continue
+        names = [name if name.isidentifier() else f"`{name}`" for name in (high.target.name, low.target.name)]
+        text, whole = f"{names[0]} * {unit} + {names[1]}", high.sources[0]
+        asked = f"is it always {text}? then it is computed, not measured"
+        found.append(Question((question(asked), suggestion("derived", text)), whole))
+        follow.add(whole)
+        lead |= {high.target.name, low.target.name}
+    return found, follow, lead
+
+
 def _chosen(held: Sequence[MaybeRule]) -> list[Question]:
     """The strongest of each sort, such that no column follows from two others, nor from one that follows itself."""
-    found = list[Question]()
-    follow, lead = set[str](), set[str]()
+    found, follow, lead = _put_together([rule for rule in held if isinstance(rule, Derived)])
     pairs, dependent = set[frozenset[str]](), 0
     for rule in held:
         if isinstance(rule, Derived) and not ({rule.target.name} & (follow | lead) or set(rule.sources) & follow):
