@@ -37,7 +37,7 @@ def test_a_later_look_that_was_not_planned_is_refused():
 
         patch.setattr(noise, "add_noise", heard)
         ad.release(test_synthetic.mixed(9), SCHEMA, Other(rows=3), ad.Budget(1.0))
-    assert said == [(3,), (3,), (9,)]  # the first look: sums, squares, shares
+    assert said == [(3,), (3,), (3,), (9,)]  # the first measurement: sums, squares, cells that are there, shares
 
 
 def test_only_audits_measure_without_a_charge():

@@ -205,7 +205,7 @@ def test_flights(shared_data):
     assert "# low = 2010\n# high = 2020" in parts["year"] and "few whole" not in parts["year"]
     assert "about 4,000 values in 334,264 rows" in parts["tailnum"] and "every row has its own" not in draft
     assert "few whole numbers" not in parts["flight"] and not re.search(r"(?m)^#? ?missing", draft)
-    assert '# derived = "sched_dep_time // 100"' in parts["hour"]
+    assert '# derived = "hour * 100 + minute"' in parts["sched_dep_time"]
     assert 'kind = "datetime"' in parts["time_hour"] and 'zone = "UTC"' in parts["time_hour"]
     assert 'format = "%H%M"' in parts["dep_time"]
     assert '# check = "if dep_time is missing then dep_delay is missing"' in draft

@@ -77,7 +77,7 @@ def test_computed_columns():
     )  # fmt: skip
     found = derived(draft)
     assert found == {
-        "hour": "sched // 100", "minute": "sched % 100", "total": "left + right",
+        "sched": "hour * 100 + minute", "total": "left + right",
         "month": "month(when)", "year": "year(when)",
     }  # fmt: skip
     assert draft.count("then it is computed, not measured") == len(found)

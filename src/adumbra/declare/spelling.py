@@ -34,6 +34,7 @@ __all__ = [
     "blank",
     "canonical",
     "distinct",
+    "emptied",
     "key",
     "number_texts",
     "numbers",
@@ -164,7 +165,12 @@ def canonical(cells: pl.Series) -> pl.Series:
     word = text.str.to_lowercase()
     text = moment_texts(text).zip_with(~word.is_in(["true", "false"]).fill_null(False), word)
     text = number_texts(found).zip_with(found.is_not_null(), text)
-    return text.set(word.is_in(BLANK).fill_null(False), None)
+    return emptied(text, word.is_in(BLANK).fill_null(False))
+
+
+def emptied(cells: pl.Series, gone: pl.Series | NDArray[np.bool_]) -> pl.Series:
+    """The cells, nothing where one is `gone`: for every type, also in versions whose `Series.set` knows but a few."""
+    return cells.zip_with(~pl.Series(gone), pl.Series([None], dtype=cells.dtype))
 
 
 def _parsed(text: pl.Series) -> Reals:

@@ -13,7 +13,7 @@ from adumbra.common.types import Integers, Reals
 from adumbra.common.validation import said
 from adumbra.declare.cell_kinds.cell_kind import CellKind, CellsRead, fits_type, level_at, on_grid, wrong
 from adumbra.declare.space import CATEGORY_STEPS, HALF
-from adumbra.declare.spelling import Value, answers, places
+from adumbra.declare.spelling import Value, answers, emptied, places
 from adumbra.declare.spelling import key as key_of
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def written(values: tuple[Value, ...], places_of: Reals | Integers) -> pl.Series
     found = pl.Series(list(values))
     if bool((at >= 0).all()):
         return found.gather(at)
-    return found.gather(pl.Series(np.maximum(at, 0))).set(pl.Series(at < 0), None)
+    return emptied(found.gather(pl.Series(np.maximum(at, 0))), at < 0)
 
 
 def check_values(column: Column) -> None:

@@ -25,7 +25,7 @@ from adumbra.declare.cell_kinds.cell_kind import (
     wrong,
 )
 from adumbra.declare.space import GRID, HALF
-from adumbra.declare.spelling import numbers
+from adumbra.declare.spelling import emptied, numbers
 
 if TYPE_CHECKING:
     from adumbra.declare.column import Column
@@ -187,7 +187,7 @@ class Number(CellKind):
             found = pl.Series(np.rint(number).astype(np.int64))
         else:
             found = pl.Series(number)
-        return found.set(pl.Series(empty), None) if empty.any() else found
+        return emptied(found, empty) if empty.any() else found
 
     def numbers(self, codes: Reals) -> Reals:
         """The numbers at these grid steps (no nan)."""

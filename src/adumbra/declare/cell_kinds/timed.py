@@ -20,7 +20,7 @@ from adumbra.common.types import Integers, Reals
 from adumbra.common.validation import said
 from adumbra.declare.cell_kinds.cell_kind import CellKind, CellsRead, countable, level_at, on_grid, stored_type, wrong
 from adumbra.declare.space import GRID, HALF
-from adumbra.declare.spelling import number_texts, numbers, texts
+from adumbra.declare.spelling import emptied, number_texts, numbers, texts
 
 if TYPE_CHECKING:
     from adumbra.declare.column import Column
@@ -242,7 +242,7 @@ class CalendarKind(CellKind):
         """In the type of their own."""
         empty = np.isnan(codes)
         found = self._native(self.seconds(np.where(empty, -HALF, codes)))
-        return found.set(pl.Series(empty), None) if empty.any() else found
+        return emptied(found, empty) if empty.any() else found
 
     def exact(self, cells: pl.Series) -> pl.Series:
         """The step that each cell is in, however fine steps are beside the grid."""
@@ -250,7 +250,7 @@ class CalendarKind(CellKind):
         empty = np.isnan(seconds)
         place = np.clip(np.floor((np.where(empty, self.low, seconds) - self.low) / self._step), 0, self._last)
         found = self._native(self.low + self._step * place.astype(np.int64))
-        return found.set(pl.Series(empty), None) if empty.any() else found
+        return emptied(found, empty) if empty.any() else found
 
     def store(self, cells: pl.Series) -> pl.Series:
         """In the declared format, where there is one; as text or digits, where that is declared."""

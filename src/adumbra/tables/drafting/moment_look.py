@@ -9,6 +9,8 @@ from typing import Any
 
 import polars as pl
 
+from adumbra.declare.spelling import emptied
+
 __all__ = ["MomentLook", "durations", "parsed"]
 
 _CLOCK = ("%H:%M", "%H:%M:%S")
@@ -51,14 +53,14 @@ def parsed(text: pl.Series, kind: str, form: str) -> pl.Series:
         plain = text.str.replace(_OFFSET, "").str.replace("T", " ")
         full = plain.zip_with(plain.str.len_chars().fill_null(0) > 16, plain + ":00")
         moments = full.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", strict=False, time_unit="us")
-        return moments.set(~fits.fill_null(False), None)
+        return emptied(moments, ~fits.fill_null(False))
     fits = text.str.contains(_pattern(form)).fill_null(False)
     if kind == "time":
         full = text if form == "%H:%M:%S" else text + ":00"
-        return full.str.to_time("%H:%M:%S", strict=False).set(~fits, None)
+        return emptied(full.str.to_time("%H:%M:%S", strict=False), ~fits)
     if kind == "date":
-        return text.str.to_date(form, strict=False).set(~fits, None)
-    return text.str.to_datetime(form, strict=False, time_unit="us").set(~fits, None)
+        return emptied(text.str.to_date(form, strict=False), ~fits)
+    return emptied(text.str.to_datetime(form, strict=False, time_unit="us"), ~fits)
 
 
 def durations(text: pl.Series, form: str) -> pl.Series:
@@ -69,7 +71,7 @@ def durations(text: pl.Series, form: str) -> pl.Series:
     for group, worth in enumerate((86_400, 3600, 60, 1), start=1):
         part = text.str.extract(pattern, group).cast(pl.Int64, strict=False).fill_null(0)
         seconds = seconds + part.clip(0, 10**10) * worth
-    return (seconds * 1_000_000).cast(pl.Duration("us")).set(~fits.fill_null(False), None)
+    return emptied((seconds * 1_000_000).cast(pl.Duration("us")), ~fits.fill_null(False))
 
 
 @dataclass(repr=False, eq=False)

@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from adumbra.common.types import Integers, Reals
-from adumbra.declare.spelling import blank, numbers, places, texts
+from adumbra.declare.spelling import blank, emptied, numbers, places, texts
 from adumbra.tables.drafting.finding import ColumnFinding
 from adumbra.tables.drafting.moment_look import parsed
 
@@ -64,7 +64,7 @@ class SomeRows:
             nothing = nothing | texts(cells).is_in(finding.blank_words).fill_null(False)
         if finding.kind in ("category", "flag") or (finding.kind == "ordinal" and not finding.numeric):
             found = pl.Series(places(cells, finding.values))
-            return found.set(nothing | (found < 0), None)
+            return emptied(found, nothing | (found < 0))
         if finding.kind in ("date", "datetime", "time", "duration"):
             if finding.form != "native":
                 moments = parsed(texts(cells), finding.kind, str(finding.form))
@@ -72,8 +72,8 @@ class SomeRows:
                 moments = cells.dt.replace_time_zone(None) if isinstance(cells.dtype, pl.Datetime) else cells
             if isinstance(moments.dtype, pl.Datetime):
                 moments = moments.dt.cast_time_unit("us")
-            return moments.set(nothing, None)
+            return emptied(moments, nothing)
         found = pl.Series(numbers(cells, words=False), nan_to_null=True)
         if finding.blank_numbers:
             nothing = nothing | found.is_in(finding.blank_numbers).fill_null(False)
-        return found.set(nothing, None)
+        return emptied(found, nothing)
