@@ -180,7 +180,7 @@ def public_dictionary(
     >>> import polars as pl
     >>> schema = Schema.from_dict({"columns": {n: {"kind": "flag"} for n in "ab"}})
     >>> public_dictionary(pl.DataFrame({"a": [True] * 40, "b": [True] * 40}), schema, columns=["a"]).shape
-    (2, 2)
+    (3, 2)
     """
     declared = schema_of(schema)
     at_least(1, "learn at least one atom", atoms=atoms)
