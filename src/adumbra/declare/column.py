@@ -17,7 +17,7 @@ from adumbra.common.errors import InputError
 from adumbra.common.shown import shown_toml
 from adumbra.common.validation import finite, said
 from adumbra.declare.cell_kinds.calendar import Date, Datetime, Duration, TimeOfDay
-from adumbra.declare.cell_kinds.category import MAX_VALUES, Category, Flag, Ordinal
+from adumbra.declare.cell_kinds.category import MAX_VALUES, Category, Flag, Ordinal, repeated
 from adumbra.declare.cell_kinds.cell_kind import CellKind
 from adumbra.declare.cell_kinds.item_set import ItemSet
 from adumbra.declare.cell_kinds.number import Number
@@ -317,16 +317,6 @@ def some_of(names: Iterable[str], most: int = 10) -> str:
     """
     listed = list(names)
     return ", ".join(map(repr, listed[:most])) + (f" and {len(listed) - most} more" if len(listed) > most else "")
-
-
-def repeated(keys: Iterable[str | float]) -> str | float | None:
-    """The first key that comes a second time, if any does."""
-    seen: set[str | float] = set()
-    for key in keys:
-        if key in seen:
-            return key
-        seen.add(key)
-    return None
 
 
 def type_name(value: object) -> str:

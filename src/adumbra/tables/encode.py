@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from adumbra.common.errors import InputError
 from adumbra.declare.cell_kinds.number import Number
-from adumbra.declare.column import Column
+from adumbra.declare.column import Column, some_of
 from adumbra.declare.schema import Schema
 from adumbra.declare.space import CATEGORY_STEPS, Block
 from adumbra.declare.spelling import Value, blank, key, places
@@ -72,7 +72,7 @@ def check_columns(schema: Schema, columns: Iterable[str], types: Mapping[str, st
     if absent:
         raise InputError(
             "every released column of the schema in the table",
-            f"no {_some(absent)}",
+            f"no {some_of(absent)}",
             'correct the name, or write role = "drop" or delete it in the schema',
         )
     declared = {c.name for c in schema.columns}
@@ -80,7 +80,7 @@ def check_columns(schema: Schema, columns: Iterable[str], types: Mapping[str, st
     if extra:
         raise InputError(
             "every column of the table in the schema",
-            f"{_some(extra)} undeclared",
+            f"{some_of(extra)} undeclared",
             'declare each under [columns."NAME"]; write role = "drop" to leave it out of the release',
         )
     for column in schema.measured if types is not None else ():
@@ -310,7 +310,3 @@ def _split(series: pl.Series, lost: NDArray[np.bool_]) -> tuple[int, int]:
     cells = series.filter(pl.Series(lost))
     missing = int(np.count_nonzero(blank(cells)))
     return missing, len(cells) - missing
-
-
-def _some(names: list[str], most: int = 10) -> str:
-    return ", ".join(map(repr, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,7 +20,7 @@ from adumbra.declare.spelling import key as key_of
 if TYPE_CHECKING:
     from adumbra.declare.column import Column
 
-__all__ = ["MAX_VALUES", "Category", "Flag", "Ordinal", "check_values", "written"]
+__all__ = ["MAX_VALUES", "Category", "Flag", "Ordinal", "check_values", "repeated", "written"]
 
 MAX_VALUES = 100_000
 
@@ -203,7 +204,7 @@ def check_values(column: Column) -> None:
     for value in column.values:
         if isinstance(value, str):
             column.check_writable("values", value)
-    twice = _repeated(_written(v) for v in column.values)
+    twice = repeated(_written(v) for v in column.values)
     if twice is not None:
         raise wrong(column, "each value once", f"{twice!r} twice (spaces around it do not count)", "delete one")
     _check_distinct(column)
@@ -234,7 +235,7 @@ def _check_type(column: Column) -> None:
 
 def _check_distinct(column: Column) -> None:
     """Refuse values that a reader which gives the column another type could not tell apart."""
-    same = _repeated(key_of(v) for v in column.values)
+    same = repeated(key_of(v) for v in column.values)
     if isinstance(same, str):
         raise wrong(column, "values that spell different moments", f"two that spell {same!r}", "delete one")
     if same is not None:
@@ -261,12 +262,12 @@ def _one_type(column: Column, values: tuple[object, ...]) -> tuple[Value, ...]:
     return cast(tuple[Value, ...], values)
 
 
-def _repeated(keys: Any) -> str | float | None:
+def repeated(keys: Iterable[str | float]) -> str | float | None:
     """The first key that comes a second time, if any does."""
     seen: set[str | float] = set()
     for key in keys:
         if key in seen:
-            return cast("str | float", key)
+            return key
         seen.add(key)
     return None
 
