@@ -24,7 +24,7 @@ from adumbra.models.shrinkage import apportion
 from adumbra.models.two_round_gaussian import Latent, NoisyMoments, Pilot, noise_rows
 from adumbra.queries.cells import last_level
 
-__all__ = ["Decoder", "drawn_rows"]
+__all__ = ["Decoder", "as_steps", "drawn_rows"]
 
 Draws = NDArray[np.float32]
 _SAMPLE = 2000  # rows that calibration and category offsets look at
@@ -121,7 +121,7 @@ class Decoder:
             if seen is not None:
                 present = [each[~np.isnan(column[each])] for each in members] if marginal.missing > 0 else members
                 self._correct_by_class(j, column, latent, present, seen)
-            out[block.column] = _written(block, column)
+            out[block.column] = as_steps(block, column)
         return out
 
     def _values(self, j: int, count: int) -> Reals:
@@ -224,7 +224,7 @@ def _targets(seen: NoisyMoments, at: Integers, first: Reals, second: Reals, trus
     return first + gap * kept * trust, second * np.clip(1 + moved, 0.5, 2.0)
 
 
-def _written(block: Block, values: Reals) -> Reals:
+def as_steps(block: Block, values: Reals) -> Reals:
     """As `Columns.written` wants them: positions of categories, grid steps of the rest; nan stays."""
     if block.kind == "category":
         return values
