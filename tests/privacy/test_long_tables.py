@@ -26,10 +26,12 @@ from adumbra.privacy.private_rows import PrivateRows
 from adumbra.queries.cells import Cells, Groups
 from adumbra.queries.histograms import HistogramQuery, TailChoice, TailSize
 from adumbra.queries.item_totals import ItemsQuery
+from adumbra.queries.joint_tables import JointTablesQuery, TableDistances
 from adumbra.queries.row_map import RowClip
 from adumbra.queries.second_moment import Gram, GramTimes, MomentsQuery
 from adumbra.queries.sums import CentreScale, Count, Sum, Total
 from tests.numerics.test_strategies import KINDS, domain
+from tests.queries.test_joint_tables import every, joint
 from tests.queries.test_sums import SUMS, bounded, raw_rows, space_of
 
 MANY = 2**28
@@ -138,6 +140,9 @@ def questions():
     yield from (GramTimes.of(np.eye(2)[:, :1], FARTHEST), Count(), Total(4), CentreScale(blocks.blocks))
     yield ItemsQuery(blocks.blocks[1])
     yield from (TailSize(groups, 1), TailChoice(groups, (0, 1), (0.0, 1.0)))
+    yield from (every(), every(Relation.ADD_REMOVE), every(centred=False))
+    yield JointTablesQuery(joint(), ((0, 5),), np.ones(1), Relation.ADD_REMOVE)
+    yield TableDistances(joint(), ((0, 1),), (np.ones((3, 3)),))
 
 
 def test_no_question_refuses_a_table_that_exists():
@@ -151,7 +156,7 @@ def test_no_question_refuses_a_table_that_exists():
         if query.linear:  # and what is let in stays within what noise can be added to
             assert query.most_rows * max(part.largest for part in query.parts) < WHOLE
             assert (
-                isinstance(query, HistogramQuery)
+                isinstance(query, HistogramQuery | JointTablesQuery)
                 or query.exact_rows * max(part.largest for part in query.parts) < EXACT
             )
     every = {

@@ -1,10 +1,9 @@
-"""How far one unit can move each query; for histograms see `privacy.strategy_sensitivity`.
+"""How far one unit can move each query; histograms: `privacy.strategy_sensitivity`, joint tables: `joint_sensitivity`.
 
 Every function returns an upper bound that holds for the matrix as rounded, computed from its integers and
-nudged outward by `OUTWARD` wherever float64 had a say. Proofs: docs/proofs/row-map.md, docs/proofs/sums.md,
-docs/proofs/second-moment.md. Brute force: tests/privacy/test_sensitivity.py, tests/queries/test_sums.py and
-tests/queries/test_second_moment.py search for a pair of neighbours that exceeds the bound, and check that the known
-worst pair comes close.
+nudged outward by `OUTWARD` wherever float64 had a say. Proofs: docs/proofs/row-map.md, sums.md, second-moment.md.
+Brute force: tests/privacy/test_sensitivity.py, tests/queries/test_sums.py and tests/queries/test_second_moment.py
+search for a pair of neighbours that exceeds the bound, and check that the known worst pair comes close.
 """
 
 from __future__ import annotations
@@ -20,11 +19,13 @@ from numpy.typing import NDArray
 from adumbra.common.errors import InputError
 from adumbra.declare.guarantee import Neighbours, Relation, Unit
 from adumbra.declare.space import CATEGORY_STEPS, GRID, Block, Space
+from adumbra.privacy.joint_sensitivity import joint_tables, table_distances
 from adumbra.privacy.set_sensitivity import furthest_sets, items
 from adumbra.privacy.strategy_sensitivity import histogram, tail_choice, tail_size
 from adumbra.queries.cells import Cells, Groups
 from adumbra.queries.histograms import HistogramQuery, TailChoice, TailSize
 from adumbra.queries.item_totals import ItemsQuery
+from adumbra.queries.joint_tables import JointCells, JointTablesQuery, TableDistances
 from adumbra.queries.query import Query
 from adumbra.queries.row_map import RowClip, RowMap
 from adumbra.queries.scores import Linear, Lookup, Residuals, Scores
@@ -378,9 +379,11 @@ _OF_A_ROW: dict[type[Query], Bound] = {
     GramTimes: _gram_times,
     HistogramQuery: histogram,
     ItemsQuery: items,
+    JointTablesQuery: joint_tables,
     MomentsQuery: _moments,
     RowMap: _row_map,
     RowsAndGram: _rows_and_gram,
+    TableDistances: table_distances,
     TablesQuery: _tables,
     TailChoice: tail_choice,
     TailSize: tail_size,
@@ -391,5 +394,5 @@ _OF_A_ROW: dict[type[Query], Bound] = {
 _OF_A_CELL: dict[type[Query], Bound] = {RowMap: _row_map_cell}
 """Types that have a bound of their own for a cell; for others that of a replaced row holds."""
 
-_MADE_OF = (Cells, Gram, Groups, Linear, Lookup, Residuals, RowClip, RowMap, Scores)
+_MADE_OF = (Cells, Gram, Groups, JointCells, Linear, Lookup, Residuals, RowClip, RowMap, Scores)
 """What queries are made of, and all that they count on when a row is clipped, counted or scored."""
