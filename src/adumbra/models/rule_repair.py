@@ -101,6 +101,7 @@ class _GroupRepair:
         self.classes = classes
         self.pool = _Pool(classes, len(frame), generator)
         self.broken = self.judged(self.source, range(len(self.limits)))
+        self.idle = 0
 
     def judged(self, source: Mapping[str, Integers], limits: Sequence[int]) -> Flags:
         """Which of the `limits` rows break whose cells come from `source`: a line for each limit."""
@@ -137,16 +138,16 @@ class _GroupRepair:
 
     def settle(self, likeness: Likeness) -> None:
         """Rounds of exchange, with more partners for each row as successes get rare, until there are none."""
-        tries, idle = _CANDIDATES, 0
+        tries, self.idle = _CANDIDATES, 0
         for turn in range(_ROUNDS):
             rows = np.flatnonzero(self.broken.any(axis=0))
-            if not len(rows) or idle >= _PATIENCE:
+            if not len(rows) or self.idle >= _PATIENCE:
                 break
             most = max(_CANDIDATES, min(_PROPOSALS // len(rows), _MOST_PARTNERS, 2 * len(self.frame)))
             before = np.count_nonzero(self.broken)
             self.exchange(likeness, rows, min(tries, most), wide=turn >= _PATIENCE)
             gained = before - np.count_nonzero(self.broken)
-            idle = idle + 1 if tries >= most and gained <= _FEW * before else 0
+            self.idle = self.idle + 1 if tries >= most and gained <= _FEW * before else 0
             tries = tries if gained > _SLOW * before else 4 * tries
 
     def exchange(self, likeness: Likeness, rows: Integers, tries: int, wide: bool) -> None:
@@ -216,6 +217,9 @@ class _GroupRepair:
         `rows` tries so many partners (`tries`).
         """
         partner = self.pool.among(self.pool.everyone, rows, tries)
+        if self.idle and 3 * tries >= 4 * len(self.frame):
+            # chance may pass over the only one who helps: everyone is asked once
+            partner[:, : len(self.frame)] = self.pool.everyone
         quarter = (tries + 3) // 4  # other broken rows: both may gain
         partner[:, -quarter:] = rows[self.generator.integers(0, len(rows), (len(rows), quarter))]
         first, second = np.repeat(rows, tries), partner.ravel()
