@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from adumbra.mechanisms.lop import LOP as LOP
     from adumbra.mechanisms.moments import Moments as Moments
     from adumbra.mechanisms.noisy_rows import NoisyRows as NoisyRows
+    from adumbra.mechanisms.pairs import Pairs as Pairs
     from adumbra.mechanisms.power_method import PowerMethod as PowerMethod
     from adumbra.mechanisms.privelet import Privelet as Privelet
     from adumbra.mechanisms.sparse import Sparse as Sparse
@@ -110,6 +111,7 @@ _HOMES = {
     "LOP": "mechanisms.lop",
     "Moments": "mechanisms.moments",
     "NoisyRows": "mechanisms.noisy_rows",
+    "Pairs": "mechanisms.pairs",
     "PowerMethod": "mechanisms.power_method",
     "Privelet": "mechanisms.privelet",
     "Sparse": "mechanisms.sparse",

@@ -106,7 +106,8 @@ _DRAWN = 2**23
 _HELD = 16
 """Bytes of a released cell that stays in memory: 8 for a number, 16 for a word."""
 _MODEL = 24
-"""Matrices of the size of the largest answer that are in use at once; the most that was seen is 22 (hybrid)."""
+"""Matrices of the size of the largest answer that are in use at once, unless a mechanism says how many (`in_use`); the
+most that was seen is 22 (hybrid)."""
 _warm: set[int] = set()
 """Releases of which this process has run a like one."""
 
@@ -126,8 +127,8 @@ def warm_up(planned: Plan, facts: CardFacts, publication: Publication, engine: E
     _start_threads(workers)
     types = cell_types(job.schema, job.table)
     form = (*types.values(), *publication.form)
-    # a hash, so that no schema is kept for it
-    like = hash((job.mechanism, job.schema, job.promise, job.space, job.setting.rows, form))
+    # a hash, so that no schema is kept for it; by name too, since two mechanisms of the same fields have one hash
+    like = hash((job.mechanism.name, job.mechanism, job.schema, job.promise, job.space, job.setting.rows, form))
     if engine is not None or like not in _warm:  # nobody knows what another engine needs, or whether it still works
         few = narrowed(job.schema, job.mechanism)
         try:
@@ -251,4 +252,5 @@ def bytes_needed(planned: Plan, workers: int, *, held: bool = False) -> int:
     kept = 0 if planned.readings < 2 else KEPT_BYTES if rows is None else min(rows * width * 4, KEPT_BYTES)
     drawn, columns = job.mechanism.size(job.setting)
     written = 16 * drawn + 2 * 8 * min(drawn * columns, _DRAWN) + (_HELD * drawn * columns if held else 0)
-    return _BASE_BYTES + read + kept + answers + _MODEL * largest + written
+    model = int(getattr(job.mechanism, "in_use", _MODEL)) * largest
+    return _BASE_BYTES + read + kept + answers + model + written

@@ -35,6 +35,7 @@ RELEASES: dict[str, tuple[str, dict[str, object], str]] = {
     "tables": ("tables", {"rows": 60, "bins": 70}, "synthetic_table"),
     "moments": ("moments", {"rows": 60}, "synthetic_table"),
     "hybrid": ("hybrid", {"rows": 60}, "synthetic_table"),
+    "pairs": ("pairs", {"rows": 60}, "synthetic_table"),
     "noisy_rows": ("noisy_rows", {}, "noisy_coordinates"),
     "laplace": ("laplace", COUNTS, "counts"),
     "privelet": ("privelet", COUNTS, "counts"),
@@ -52,7 +53,7 @@ RELEASES: dict[str, tuple[str, dict[str, object], str]] = {
     "lop_approximation": ("lop", {"components": 2, "result": "approximation"}, "components"),
 }
 ALIGNED = {"dppro", "csm_records", "dprp", "noisy_rows", "analyze_gauss", "power_method", "lop", "lop_approximation"}
-DRAWN = {"tables", "moments", "hybrid", "lip_samples"}
+DRAWN = {"tables", "moments", "hybrid", "pairs", "lip_samples"}
 
 
 def people(count: int, seed: int) -> pl.DataFrame:

@@ -10,12 +10,16 @@ import adumbra as ad
 from adumbra.mechanisms.auto import Auto
 
 
-def table(rows, numbers=8, categories=0, classes=2):
+def table(rows, numbers=8, categories=0, classes=2, flags=0, levels=0):
     rng = np.random.default_rng(0)
     data = {f"n{i}": rng.random(rows) for i in range(numbers)}
     data |= {f"k{i}": rng.choice(["a", "b", "c"], rows).tolist() for i in range(categories)}
     columns = {f"n{i}": {"kind": "number", "low": 0, "high": 1} for i in range(numbers)}
     columns |= {f"k{i}": {"kind": "category", "values": ["a", "b", "c"]} for i in range(categories)}
+    data |= {f"f{i}": rng.integers(0, 2, rows) for i in range(flags)}
+    columns |= {f"f{i}": {"kind": "flag"} for i in range(flags)}
+    data |= {f"l{i}": rng.integers(0, 9, rows) for i in range(levels)}
+    columns |= {f"l{i}": {"kind": "number", "low": 0, "high": 8, "integer": True} for i in range(levels)}
     if classes:
         values = [str(i) for i in range(classes)]
         columns["y"] = {"kind": "category", "values": values, "role": "label"}
@@ -38,6 +42,18 @@ def chosen(shape, epsilon=1.0, mechanism=None, **budget):
         ({"rows": 400, "numbers": 30, "classes": 0}, 1.0, "hybrid"),
         ({"rows": 100, "numbers": 1, "categories": 5}, 1.0, "tables"),
         ({"rows": 400, "numbers": 1, "categories": 5}, 1.0, "hybrid"),
+        # many classes of numbers: class means share directions with the rows, which hybrid uses
+        ({"rows": 360, "numbers": 90, "classes": 15}, 1.0, "hybrid"),
+        ({"rows": 360, "numbers": 90, "classes": 15}, 4.0, "hybrid"),
+        ({"rows": 360, "numbers": 90, "classes": 5}, 4.0, "moments"),
+        ({"rows": 360, "numbers": 0, "levels": 60, "classes": 10}, 4.0, "moments"),
+        # categories and flags whose class means are lost in noise
+        ({"rows": 400, "numbers": 1, "categories": 5, "classes": 6}, 1.0, "tables"),
+        ({"rows": 400, "numbers": 1, "categories": 5, "classes": 6}, 8.0, "hybrid"),
+        ({"rows": 900, "numbers": 0, "flags": 100, "classes": 10}, 1.0, "tables"),
+        ({"rows": 1100, "numbers": 0, "flags": 100, "classes": 10}, 1.0, "hybrid"),
+        # about as many of either
+        ({"rows": 400, "numbers": 4, "categories": 3, "flags": 2}, 1.0, "hybrid"),
     ],
 )
 def test_the_choice_follows_rows_kinds_label_and_epsilon(shape, epsilon, name):

@@ -147,7 +147,7 @@ def test_histogram_counts_items_where_the_column_is_a_set():
             ad.plan(baskets(), SCHEMA, ad.Histogram(columns), ad.Budget(1.0))
 
 
-DRAWING = ("auto", "hybrid", "moments", "tables")
+DRAWING = ("auto", "hybrid", "moments", "pairs", "tables")
 
 
 @pytest.mark.parametrize("relation", ["replace", "zero-out", "add-remove"])
@@ -174,7 +174,7 @@ def test_a_table_with_a_set_is_drawn_again_from_its_seed():
     assert {"measured_items_1_items"} <= set(one.arrays)
 
 
-@pytest.mark.parametrize("name", ["tables", "hybrid"])
+@pytest.mark.parametrize("name", ["tables", "hybrid", "pairs"])
 def test_no_neighbour_moves_a_drawn_table_with_sets_by_more_than_was_paid(name):
     rest = baskets(12, seed=3)
     budget = ad.Budget(1.0, 1e-6)

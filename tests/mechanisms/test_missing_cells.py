@@ -10,7 +10,7 @@ import adumbra as ad
 from adumbra.mechanisms.catalogue import build
 from tests.repeatable import repeatable  # noqa: F401
 
-NAMES = ("hybrid", "moments", "tables", "auto")
+NAMES = ("hybrid", "moments", "tables", "pairs", "auto")
 SCHEMA = ad.Schema.from_dict(
     {
         "columns": {
@@ -63,7 +63,7 @@ def test_what_is_missing_comes_back_as_often_and_what_is_not_does_not(name, rela
     assert (out["payor"] == "charity").sum() < 0.01 * out.height
 
 
-@pytest.mark.parametrize("name", ["hybrid", "moments"])
+@pytest.mark.parametrize("name", ["hybrid", "moments", "pairs"])
 def test_what_is_missing_goes_with_the_class_and_with_other_columns(name):
     truth, out = holes(), released(name, holes(), epsilon=8.0).table
 

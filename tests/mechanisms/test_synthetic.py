@@ -165,8 +165,12 @@ def test_a_thousand_mixed_columns(name):
             data[f"c{i}"] = rng.integers(0, 10, 300)
     columns["y"] = {"kind": "category", "values": ["u", "v"], "role": "label"}
     data["y"] = rng.choice(["u", "v"], 300).tolist()
-    out = released(name, pl.DataFrame(data), ad.Schema.from_dict({"columns": columns}), rows=200)
-    assert out.table.shape == (200, 1001)
+    table, schema = pl.DataFrame(data), ad.Schema.from_dict({"columns": columns})
+    if name == "pairs":  # half a million tables are more than it measures, and it says what does
+        with pytest.raises(ad.InputError, match="use --mechanism hybrid"):
+            released(name, table, schema, rows=200)
+    else:
+        assert released(name, table, schema, rows=200).table.shape == (200, 1001)
 
 
 @pytest.mark.parametrize("name", DRAWING)

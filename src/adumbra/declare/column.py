@@ -57,8 +57,8 @@ TYPES = (
     "categorical",
 )
 
-Role = Literal["label", "drop", "id"]
-_ROLES = ("label", "drop", "id")
+Role = Literal["label", "group", "drop", "id"]
+_ROLES = ("label", "group", "drop", "id")
 COLUMN_KEYS = (
     "kind",
     "low",

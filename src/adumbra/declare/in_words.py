@@ -49,7 +49,7 @@ def _declared(column: Column, schema: Schema) -> str:
         return f"{column.kind}, computed: {column.derived}"
     if column.name in schema.rules.unmeasured:
         return f"{column.kind}, looked up in a rule"
-    words = str(column.kind) + (" (label)" if column.role == "label" else "")
+    words = str(column.kind) + (f" ({column.role})" if column.role in ("label", "group") else "")
     if column.values:
         shown = ", ".join(str(value) for value in column.values[:_MOST_VALUES])
         left = len(column.values) - _MOST_VALUES

@@ -145,6 +145,11 @@ class Schema:
         """Names of the columns with role "label"."""
         return tuple(c.name for c in self.columns if c.role == "label")
 
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of the columns with role "group": others will be looked at by their values."""
+        return tuple(c.name for c in self.columns if c.role == "group")
+
     def column(self, name: str) -> Column:
         """The declared column of that name."""
         for column in self.columns:

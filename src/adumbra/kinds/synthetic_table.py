@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from adumbra.compare.comparison import Beside, Comparison
 from adumbra.compare.table_comparison import compare_tables
 from adumbra.kinds.attack_views import Sight, View, schema_row_views, sum_views
+from adumbra.kinds.joint_facts import JointFacts
 from adumbra.kinds.kind import WHOLE, Content, Kind, KindFacts
 from adumbra.releases.card import CardWords
 
@@ -25,6 +26,8 @@ class PredictedError(BaseModel):
 
     marginal_tv: float | None = None
     """Total variation of a column, mean."""
+    pair_tv: float | None = None
+    """Total variation of the joint table of two columns, mean."""
     correlation: float | None = None
     """Error of a correlation, mean."""
 
@@ -46,6 +49,8 @@ class SyntheticTableFacts(KindFacts):
     """Of all one-way tables together, where those were measured."""
     bins: int | None = None
     """Cells of a number."""
+    joint: JointFacts | None = None
+    """What was measured of several columns together, where anything was."""
     predicted_error: PredictedError = PredictedError()
 
 
@@ -60,9 +65,11 @@ class SyntheticTable(Kind[SyntheticTableFacts]):
         told: dict[str, Any] = {"label": list(facts.label) or "none", "classes": facts.classes}
         told |= {} if facts.cells is None else {"cells": facts.cells}
         told |= {} if facts.bins is None else {"cells of a number": facts.bins}
+        told |= {} if facts.joint is None else facts.joint.told()
         if predicted := facts.predicted_error.known():
             told["predicted error"] = predicted
-        return CardWords(facts=told, row_bound=WHOLE, questions=(DRAWN,))
+        tables = {} if facts.joint is None else facts.joint.tables()
+        return CardWords(facts=told, tables=tables, row_bound=WHOLE, questions=(DRAWN,))
 
     def compare(self, content: Content, beside: Beside) -> Comparison:
         """As tables."""

@@ -15,6 +15,7 @@ from adumbra.families.row_count import public_rows
 from adumbra.mechanisms.dppro import DPPro
 from adumbra.mechanisms.hybrid import Hybrid
 from adumbra.mechanisms.moments import Moments
+from adumbra.mechanisms.pairs import CLEAR, Pairs
 from adumbra.mechanisms.tables import Tables
 from adumbra.models.column_cells import equal_cells, form_of
 from adumbra.models.columns import MOST_COORDINATES, Columns, parse_label, rows_to_draw
@@ -25,7 +26,8 @@ __all__ = ["Auto"]
 _NEEDS = ("model", "correlations", "marginals", "aligned-rows")
 _FEW_ROWS = 150
 _SMALL = 1000
-_CLEAR = 15.0
+_CLEAR, _TABLES_CLEAR = 15.0, 8.0  # above, hybrid does as well as moments, and as tables
+_MANY_CLASSES = 6
 
 
 @dataclass(frozen=True)
@@ -87,27 +89,42 @@ class Auto:
             return Tables(self.label, self.rows), (
                 f"more than {MOST_COORDINATES} values and columns: tables are what can be held"
             )
-        named = sum(form_of(block) == "values" for block in columns.features)
-        mostly_named = 2 * named > len(columns.features)
-        if self.need == "model" and columns.groups is not None:
-            if rows < _FEW_ROWS and mostly_named:
-                return Tables(self.label, self.rows), (
-                    f"fewer than {_FEW_ROWS} rows, mostly categories: tables of the label with each column are all "
-                    "they can bear"
-                )
-            clarity = _clarity(setting, columns, rows)
-            if rows < _SMALL and clarity < _CLEAR and not mostly_named:
-                return Moments(self.label, self.rows, narrow=True), (
-                    f"a small table of numbers, whose class means have a signal-to-noise ratio of {clarity:.2g} "
-                    f"(below {_CLEAR:g}): moments spend nothing on the shapes of columns"
-                )
+        if self.need == "model" and columns.groups is not None and rows < _SMALL:
+            found = self._small(setting, columns, rows)
+            if found is not None:
+                return found
         need = self.need if self.need != "model" or columns.groups is not None else "correlations"
+        pairs = Pairs(self.label, self.rows, need)
+        if (clarity := pairs.clarity(setting)) >= CLEAR:
+            return pairs, (
+                f"rows enough to measure every pair of columns: a usual cell holds {clarity:.2g} times the noise of a "
+                f"count (at least {CLEAR:g})"
+            )
         reasons = {
             "model": "tables for the columns, moments for how classes differ and columns are correlated",
             "correlations": "a table of each column and correlations, with most of the budget on correlations",
             "marginals": "a table of each column and correlations, with half of the budget on the tables",
         }
         return Hybrid(self.label, self.rows, need), reasons[need]
+
+    def _small(self, setting: Setting, columns: Columns, rows: float) -> tuple[Mechanism, str] | None:
+        """What a table of so few rows can bear, if that is less than the hybrid; from kinds, classes and noise."""
+        count, clarity = len(columns.features), _clarity(setting, columns, rows)
+        named = sum(block.kind != "number" or block.levels == 2 for block in columns.features)
+        noisy = f"whose class means have a signal-to-noise ratio of {clarity:.2g}"
+        if 3 * named >= 2 * count and (rows < _FEW_ROWS or clarity < _TABLES_CLEAR):
+            small = f"{noisy} (below {_TABLES_CLEAR:g})" if rows >= _FEW_ROWS else f"fewer than {_FEW_ROWS} rows"
+            return Tables(self.label, self.rows), (
+                f"a small table of categories and flags, {small}: tables of the label with each column are all it "
+                "can bear"
+            )
+        plain = sum(form_of(block) == "number" for block in columns.features)
+        many = columns.declared >= _MANY_CLASSES and 2 * plain > count
+        if clarity < _CLEAR and 2 * named <= count and not many:
+            return Moments(self.label, self.rows, narrow=True), (
+                f"a small table of numbers, {noisy} (below {_CLEAR:g}): moments spend nothing on the shapes of columns"
+            )
+        return None
 
 
 def _clarity(setting: Setting, columns: Columns, rows: float) -> float:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from adumbra.families.contract import Reference
 
-__all__ = ["ANALYZE_GAUSS", "JUPA", "LIP_AND_LOP", "RANDOMISED_RESPONSE"]
+__all__ = ["ANALYZE_GAUSS", "GAUSSIAN_DP", "JUPA", "LIP_AND_LOP", "RANDOMISED_RESPONSE"]
 
 ANALYZE_GAUSS = Reference(
     "Dwork, Talwar, Thakurta, Zhang (2014), Analyze Gauss, STOC",
     "@inproceedings{dwork2014analyze, title={Analyze {Gauss}: Optimal Bounds for Privacy-Preserving Principal "
     "Component Analysis}, author={Dwork, Cynthia and Talwar, Kunal and Thakurta, Abhradeep and Zhang, Li}, "
     "booktitle={STOC}, year={2014}}",
+)
+GAUSSIAN_DP = Reference(
+    "Dong, Roth, Su (2022), Gaussian Differential Privacy, JRSS B 84(1), Corollary 3.3",
+    "@article{dong2022gaussian, title={Gaussian Differential Privacy}, author={Dong, Jinshuo and Roth, Aaron and Su, "
+    "Weijie J.}, journal={Journal of the Royal Statistical Society B}, volume={84}, number={1}, year={2022}}",
 )
 JUPA = Reference(
     "Zhuang, Chang (2020), Utility-aware Privacy-preserving Data Releasing, arXiv:2005.04369",

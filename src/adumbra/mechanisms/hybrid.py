@@ -14,6 +14,7 @@ from adumbra.accounting.events import Event
 from adumbra.common.types import Integers, Reals
 from adumbra.common.validation import one_of
 from adumbra.declare.guarantee import Promise
+from adumbra.families.column_tables import ColumnRounds, MeasuredColumns, fine_parts
 from adumbra.families.contract import Draft, Measurer, Query, Reference, Setting, SumAnswer
 from adumbra.families.row_count import (
     known_rows,
@@ -26,14 +27,14 @@ from adumbra.families.row_count import (
 from adumbra.families.set_columns import beside_sets, with_set_queries, with_sets
 from adumbra.families.synthetic import DrawnTable, watchable
 from adumbra.kinds.synthetic_table import PredictedError, SyntheticTableFacts
+from adumbra.mechanisms.bibliography import GAUSSIAN_DP
+from adumbra.models.attenuation import unattenuated
 from adumbra.models.class_tables import ClassTables
 from adumbra.models.column_cells import equal_cells, first_cells, mass_cells, unit_edges
 from adumbra.models.columns import Columns, drawing
-from adumbra.models.denoising import denoised, joined, missing_shares, predicted_table_error
-from adumbra.models.marginals import Marginal, expected_shares, flat_marginals, marginals_of
+from adumbra.models.marginals import Marginal, expected_shares, flat_marginals
 from adumbra.models.quantile_decoder import Decoder, drawn_rows
 from adumbra.models.score_layout import RADIUS, ScoreLayout
-from adumbra.models.sharpening import sharpened
 from adumbra.models.shrinkage import apportion
 from adumbra.models.two_round_gaussian import (
     Latent,
@@ -60,7 +61,6 @@ it is below rows / (classes * the second). Before, one measurement tells more th
 _PILOT_WEIGHT, _RESIDUAL_WEIGHT = 0.6, 0.7
 """Weights of the second moment; those of counts and sums follow (binomial: sensitivity exactly sqrt 2)."""
 _CLEAR, _WIDE = 15.0, 100
-_MOST_PARTS = 256
 _MOST_CLASS_CELLS = 2**20
 """About as many cells has the second measurement at all columns in all classes at most."""
 
@@ -91,14 +91,7 @@ class Hybrid(DrawnTable):
         "This mechanism is our own. It joins the two designs that win in different places, label by column tables and "
         "moments, and measures the moments a second time in coordinates that the first time suggests."
     )
-    cites: ClassVar[tuple[Reference, ...]] = (
-        Reference(
-            "Dong, Roth, Su (2022), Gaussian Differential Privacy, JRSS B 84(1), Corollary 3.3",
-            "@article{dong2022gaussian, title={Gaussian Differential Privacy}, author={Dong, Jinshuo and Roth, Aaron "
-            "and Su, Weijie J.}, journal={Journal of the Royal Statistical Society B}, volume={84}, number={1}, "
-            "year={2022}}",
-        ),
-    )
+    cites: ClassVar[tuple[Reference, ...]] = (GAUSSIAN_DP,)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -158,7 +151,8 @@ class Hybrid(DrawnTable):
         residuals = _residuals(columns, pilot, layout.scores.radius, classes)
         query = _moments(columns, _with_residuals(layout.scores, residuals), _RESIDUAL_WEIGHT)
         answers[_RESIDUALS] = noisy = door.measure(_RESIDUALS, query)
-        latent = refined(first, _read(noisy, residuals.radius, rows, classes), pilot, rules.cautious)
+        fitted = refined(first, _read(noisy, residuals.radius, rows, classes), pilot, rules.cautious)
+        latent = unattenuated(fitted, layout, first.second_sd / float(np.mean(pilot.scale**2)))
         generator = drawing(setting.seed, "hybrid")
         sample = np.repeat(np.arange(len(classes)), apportion(latent.shares, 2000))
         decoder = Decoder.calibrated(
@@ -167,8 +161,8 @@ class Hybrid(DrawnTable):
             noise_rows(latent, sample, generator),
             first,
             pilot,
-            tables.known(rows),
-            tables.by_class(latent, classes, rows),
+            _known(tables, rows),
+            _by_class(tables, latent, classes, rows),
         )
         draft = Draft(
             columns=None,
@@ -178,7 +172,7 @@ class Hybrid(DrawnTable):
                 classes=len(classes),
                 cells=tables.cells.total,
                 predicted_error=PredictedError(
-                    marginal_tv=tables.error, correlation=correlation_error(latent, first, pilot)
+                    marginal_tv=tables.error, correlation=correlation_error(fitted, first, pilot)
                 ),
             ),
             arrays=measured_arrays(answers),
@@ -186,27 +180,19 @@ class Hybrid(DrawnTable):
         )
         return beside_sets(door, setting, rows, draft)
 
-    def _tables(self, door: Measurer, setting: Setting, rows: float, answers: dict[str, SumAnswer]) -> _Marginals:
+    def _tables(self, door: Measurer, setting: Setting, rows: float, answers: dict[str, SumAnswer]) -> MeasuredColumns:
         """One measurement of all columns, or two, of which the second has its cells where the first found the rows."""
         (columns, shares), rules = self._resolved(setting), self._rules(setting, rows)
-        cells = first_cells(columns.features, rules.room)
-        answers[_TABLES] = noisy = door.measure(_TABLES, TablesQuery(cells))
-        sd = noisy.sd("pooled")
-        found = denoised(noisy.values["pooled"], sd, rows, cells)
-        error = predicted_table_error(found, sd, rows, cells, drawing(setting.seed, "hybrid tables"))
-        marginals = marginals_of(columns.features, found, cells)
-        if _SECOND not in shares:
-            return _Marginals(marginals, cells, sd, error)
-        fine = mass_cells(cells, [m.quantile for m in marginals], rules.parts)
-        query = _second_tables(columns, fine, rules.by_class, setting.pure)
-        answers[_SECOND] = again = door.measure(_SECOND, query)
-        pooled, pooled_sd = _all_rows(again)
-        measured = [(noisy.values["pooled"], sd, cells), (pooled, pooled_sd, fine)]
-        counts, sds = joined(*measured)
-        found = denoised(counts, sds, rows, cells, missing_shares(measured, rows))
-        marginals = sharpened(marginals_of(columns.features, found, cells), sd, pooled, pooled_sd, rows, fine)
-        both = (sd**-2 + pooled_sd**-2) ** -0.5
-        return _Marginals(marginals, cells, both, error * both / sd, fine, again)
+        rounds = ColumnRounds(
+            columns.features,
+            _TABLES,
+            _SECOND if _SECOND in shares else None,
+            rules.room,
+            rules.parts,
+            lambda fine: _second_tables(columns, fine, rules.by_class, setting.pure),
+            _all_rows,
+        )
+        return rounds.measured(door, rows, answers, drawing(setting.seed, "hybrid tables"))
 
     @lru_cache(maxsize=4)  # noqa: B019 - keys are public and few, and plan, outlook and run ask the same
     def _resolved(self, setting: Setting) -> tuple[Columns, dict[str, float]]:
@@ -232,8 +218,7 @@ class Hybrid(DrawnTable):
         """What follows from the number of rows, be it a noisy one: no bound depends on it."""
         columns, shares = self._resolved(setting)
         room = rows / _noise(setting, columns, shares[_TABLES])
-        parts = 8 if room < 100 else int(min(max(room / 6, 16), _MOST_PARTS))
-        parts = max(min(parts, _MOST_CLASS_CELLS // (len(columns.features) * columns.classes)), 8)
+        parts = max(min(fine_parts(room), _MOST_CLASS_CELLS // (len(columns.features) * columns.classes)), 8)
         by_class = rows / (_noise(setting, columns, 1.0) * columns.declared) >= _CLASS_TABLES_FROM
         layout = _flat_layout(columns)
         clear = _clarity(setting, columns, layout, 1.0 - _TABLE_SHARE[self.need], rows) >= _CLEAR
@@ -254,36 +239,26 @@ class _Choices:
     cautious: bool
 
 
-@dataclass(frozen=True, eq=False)
-class _Marginals:
-    """What one measurement of the columns (or two) tells: marginals, cells of the first, the noise of both together."""
+def _known(found: MeasuredColumns, rows: float) -> Reals:
+    """The variance of each column's mean score, as its table tells it."""
+    noise, out = found.sd / rows, np.zeros(len(found.marginals))
+    for j, marginal in enumerate(found.marginals):
+        if marginal.form == "values":
+            continue
+        edges = unit_edges(found.cells, j)
+        shares = expected_shares(marginal, edges)
+        scores = marginal.vectors[:, 0] if edges is None else marginal.scores((edges[1:] + edges[:-1]) / 2)[:, 0]
+        # smoothing has taken about half of the noise, and more of it where there is nothing
+        out[j] = 0.5 * float((scores[shares > noise] ** 2).sum()) * noise**2
+    return out
 
-    marginals: list[Marginal]
-    cells: Cells
-    sd: float
-    error: float
-    fine: Cells | None = None
-    second: SumAnswer | None = None
 
-    def known(self, rows: float) -> Reals:
-        """The variance of each column's mean score, as its table tells it."""
-        noise, out = self.sd / rows, np.zeros(len(self.marginals))
-        for j, marginal in enumerate(self.marginals):
-            if marginal.form == "values":
-                continue
-            edges = unit_edges(self.cells, j)
-            shares = expected_shares(marginal, edges)
-            scores = marginal.vectors[:, 0] if edges is None else marginal.scores((edges[1:] + edges[:-1]) / 2)[:, 0]
-            # smoothing has taken about half of the noise, and more of it where there is nothing
-            out[j] = 0.5 * float((scores[shares > noise] ** 2).sum()) * noise**2
-        return out
-
-    def by_class(self, latent: Latent, classes: Integers, rows: float) -> ClassTables | None:
-        """The tables of the classes of a model, if there are any."""
-        if self.second is None or self.fine is None or "grouped" not in self.second.values:
-            return None
-        counts = self.second.values["grouped"][classes]
-        return ClassTables.of(self.fine, counts, self.second.sd("grouped"), latent.shares * rows, self.marginals)
+def _by_class(found: MeasuredColumns, latent: Latent, classes: Integers, rows: float) -> ClassTables | None:
+    """The tables of the classes of a model, if there are any."""
+    if found.second is None or "grouped" not in found.second.values:
+        return None
+    counts = found.second.values["grouped"][classes]
+    return ClassTables.of(found.fine, counts, found.second.sd("grouped"), latent.shares * rows, found.marginals)
 
 
 def _noise(setting: Setting, columns: Columns, share: float) -> float:
