@@ -14,7 +14,8 @@ import adumbra as ad
 from adumbra.compare import compared_cells
 from adumbra.compare.compared_cells import ColumnCells
 from adumbra.compare.label_models import _filled
-from adumbra.compare.table_fit import ColumnFit, column_fits, correlation_fit, two_way_fit
+from adumbra.compare.table_fit import ColumnFit, column_fits, correlation_fit
+from adumbra.compare.two_way_fit import two_way_fit
 from tests.evaluate.people import tallies
 
 NUMBER = {"kind": "number", "low": -60, "high": 1320, "integer": True}

@@ -96,6 +96,11 @@ class ColumnCells:
             found = np.where(self._spikes[place] == first, self.bins + place, found)
         return np.where(first == 0, last, found)
 
+    def of_places(self, places: CellCodes) -> CellCodes:
+        """The cell of each row of a category, from the places of its values; one behind the last is empty."""
+        width = self.column.cells.width
+        return np.where(places >= width, self.count - 1, self._shared(places, width))
+
     def _shared(self, place: CellCodes, places: int) -> CellCodes:
         """Cells of neighbours, from one place for each value."""
         return place * (self.bins if self.values is None else self.values) // places

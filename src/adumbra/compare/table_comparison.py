@@ -18,16 +18,10 @@ from adumbra.compare.label_models import (
     labels_of,
 )
 from adumbra.compare.rule_fit import RuleFit, rule_fits, rules_section
-from adumbra.compare.table_fit import (
-    ColumnFit,
-    CorrelationFit,
-    TwoWayFit,
-    column_fits,
-    correlation_fit,
-    two_way_fit,
-)
+from adumbra.compare.table_fit import ColumnFit, CorrelationFit, column_fits, correlation_fit
 from adumbra.compare.table_layout import CellLayout, compared_schema
 from adumbra.compare.table_tally import read_tally
+from adumbra.compare.two_way_fit import TwoWayFit, two_way_fit
 from adumbra.declare.column import Column
 from adumbra.declare.schema import Schema
 from adumbra.report.document import Section, Table, Value
@@ -47,7 +41,7 @@ class TableComparison(Comparison):
     marginal_tv: float
     """Mean over columns of the total variation."""
     predicted: dict[str, float] | None
-    """What the card predicted of `marginal_tv` and `correlation`."""
+    """What the card predicted of `marginal_tv`, `pair_tv` (the mean of `two_way`) and `correlation`."""
     correlation: CorrelationFit | None
     two_way: TwoWayFit | None
     columns: tuple[ColumnFit, ...]
@@ -67,10 +61,7 @@ class TableComparison(Comparison):
             ("total variation of a column, mean", share(self.marginal_tv), share(predicted.get("marginal_tv")))
         ]
         if self.two_way is not None:
-            rows += [
-                (f"total variation of a pair of columns, mean of {self.two_way.pairs}", share(self.two_way.mean), None),
-                ("the same, largest", share(self.two_way.max), None),
-            ]
+            rows += self.two_way.errors(predicted.get("pair_tv"))
         if self.correlation is not None:
             seen, stated = share(self.correlation.mean), share(predicted.get("correlation"))
             rows += [
@@ -116,14 +107,12 @@ class TableComparison(Comparison):
             table = Table(("one", "other", "truth", "release", "error"), lines)
             found.append(Section("correlations that are off most", (table,)))
         if self.two_way is not None:
-            worst = tuple((p.a, p.b, share(p.error)) for p in self.two_way.worst)
-            table = Table(("one", "other", "total variation"), worst)
-            found.append(Section("pairs of columns that are off most", (table,)))
+            found.append(self.two_way.section())
         return found
 
 
 def compare_tables(beside: Beside, predicted: Mapping[str, float] | None = None) -> TableComparison:
-    """Compare both tables; `predicted` is what the card says of `marginal_tv` and `correlation`."""
+    """Compare both tables; `predicted` is what the card says of `marginal_tv`, `pair_tv` and `correlation`."""
     test = None if beside.test is None else beside.test()
     made = _in_schema_columns(beside)
     compared = compared_schema(beside.schema, beside.truth, made, *([] if test is None else [test]))

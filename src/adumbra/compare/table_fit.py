@@ -1,4 +1,4 @@
-"""How well released rows match the true ones, column by column and pair by pair (owner's side: all of it is private).
+"""How well released rows match the true ones, by columns and correlations (owner's side: all of it is private).
 
 Both tables are read the same way, in the schema's own terms: numbers are clipped to the declared range, and a cell that
 is missing or unknown is empty, or goes to the declared fallback. What is compared, and where the bins lie, follows from
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from adumbra.common.types import Reals
-from adumbra.compare.compared_cells import EMPTY, CellCodes, is_set
+from adumbra.compare.compared_cells import EMPTY, is_set
 from adumbra.compare.table_tally import Tally
 from adumbra.tables.encode import Repairs
 
@@ -21,10 +21,9 @@ __all__ = [
     "CorrelationFit",
     "PairFit",
     "Share",
-    "TwoWayFit",
     "column_fits",
     "correlation_fit",
-    "two_way_fit",
+    "total_variation",
 ]
 
 _WORST = 5
@@ -67,13 +66,13 @@ class ColumnFit:
 
 @dataclass(frozen=True)
 class PairFit:
-    """Two columns or coordinates: the value in each table (correlations), or their distance alone (two-way tables)."""
+    """The correlation of two coordinates in each table."""
 
     a: str
     b: str
     error: float
-    truth: float | None = None
-    release: float | None = None
+    truth: float
+    release: float
 
 
 @dataclass(frozen=True)
@@ -93,18 +92,6 @@ class CorrelationFit:
     worst: tuple[PairFit, ...]
 
 
-@dataclass(frozen=True)
-class TwoWayFit:
-    """Total variation of the joint tables of pairs of columns, in which an empty cell is one more value."""
-
-    mean: float
-    max: float
-    pairs: int
-    of_pairs: int
-    """All there are; more than `pairs` where a fixed public sample was taken."""
-    worst: tuple[PairFit, ...]
-
-
 def column_fits(truth: Tally, release: Tally) -> tuple[ColumnFit, ...]:
     """Every column: total variation over its cells, mean and sd, missing cells, the shares of the cells."""
     return tuple(_column_fit(index, truth, release) for index in range(len(truth.layout.columns)))
@@ -114,7 +101,7 @@ def _column_fit(index: int, truth: Tally, release: Tally) -> ColumnFit:
     layout = truth.layout
     column, numbers = layout.columns[index], layout.numbers[index]
     a, b = truth.counts[index] / truth.rows, release.counts[index] / release.rows
-    variation = float(np.abs(a - b).max()) if is_set(column) else _total_variation(a, b)
+    variation = float(np.abs(a - b).max()) if is_set(column) else total_variation(a, b)
     centres = truth.centre(index), release.centre(index)
     means = [None if centre is None else numbers.told(centre[0]) for centre in centres]
     deviations = [None if centre is None else numbers.told_deviation(centre[1]) for centre in centres]
@@ -135,7 +122,8 @@ def _column_fit(index: int, truth: Tally, release: Tally) -> ColumnFit:
     )
 
 
-def _total_variation(truth: Reals, release: Reals) -> float:
+def total_variation(truth: Reals, release: Reals) -> float:
+    """Half the sum of the differences of shares."""
     return float(np.abs(truth - release).sum() / 2)
 
 
@@ -167,20 +155,6 @@ def correlation_fit(truth: Tally, release: Tally) -> CorrelationFit | None:
         if between[k] >= 0
     )
     return CorrelationFit(float(error.mean()), float(between.max()), len(error), count, layout.space.width, worst)
-
-
-def two_way_fit(truth: Tally, release: Tally) -> TwoWayFit | None:
-    """Total variation of two-way tables over the layout's pairs; None where there is only one column."""
-    layout = truth.layout
-    if not layout.pairs:
-        return None
-    counts: zip[tuple[CellCodes, CellCodes]] = zip(truth.pair_counts, release.pair_counts, strict=True)
-    error = np.array([_total_variation(a / truth.rows, b / release.rows) for a, b in counts])
-    worst = tuple(
-        PairFit(layout.names[layout.pairs[k][0]], layout.names[layout.pairs[k][1]], float(error[k]))
-        for k in _largest(error)
-    )
-    return TwoWayFit(float(error.mean()), float(error.max()), len(error), layout.all_pairs, worst)
 
 
 def _largest(error: Reals) -> list[int]:

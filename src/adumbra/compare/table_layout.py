@@ -11,15 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adumbra.compare.compared_cells import CellCodes, ColumnCells, ColumnNumbers
+from adumbra.declare.column import Column
 from adumbra.declare.schema import Schema
 from adumbra.tables.matrix import Unnamed
 from adumbra.tables.table import Table
 
-__all__ = ["CellLayout", "compared_schema", "public_order"]
+__all__ = ["CellLayout", "compared_schema", "pair_cells", "public_order"]
 
-_BINS, _PAIR_BINS = 10, 5
-_MAX_PAIRS = 200
-_MAX_PAIR_VALUES = 100
+_BINS, _PAIR_CELLS = 10, 20
+"""Cells of a number, and the most that any column has beside another one; the empty one is not among them."""
+_MAX_PAIRS = 60 * 59 // 2
+"""All pairs of 60 columns: at most 21 by 21 cells each, so 6 MB for a table."""
 _MAX_COORDINATES = 2000
 
 
@@ -61,7 +63,7 @@ class CellLayout:
         self.columns = schema.measured
         self.names = [column.name for column in self.columns]
         self.cells = [ColumnCells(column, _BINS, spiked=True) for column in self.columns]
-        self.pair_cells = [ColumnCells(column, _PAIR_BINS, _MAX_PAIR_VALUES) for column in self.columns]
+        self.pair_cells = [pair_cells(column) for column in self.columns]
         self.numbers = [ColumnNumbers(column) for column in self.columns]
         self.pairs, self.all_pairs = _pairs(len(self.columns))
         width = self.space.width
@@ -78,6 +80,11 @@ class CellLayout:
         """`column`, or `column=value` where every value has a coordinate."""
         every = self.schema.coordinates
         return [every[i] for i in self.coordinates]
+
+
+def pair_cells(column: Column) -> ColumnCells:
+    """As the column itself is cut, where that is into few cells; else neighbours share one, and spikes have none."""
+    return ColumnCells(column, _BINS, _PAIR_CELLS, spiked=len(column.cells.spikes) <= _PAIR_CELLS - _BINS)
 
 
 def _pairs(columns: int) -> tuple[list[tuple[int, int]], int]:
