@@ -11,7 +11,7 @@ import pytest
 
 import adumbra as ad
 import adumbra.privacy.sensitivity as sensitivity
-from adumbra.audit import pairs
+from adumbra.audit import neighbour_search
 from adumbra.audit.audit_all import audit_catalogue, audit_mechanism, carried_out
 from adumbra.audit.findings import NOT_REFUTED, REFUTED, AuditReport, Finding
 from adumbra.audit.mechanism_attacks import Effort, Task, attack
@@ -246,8 +246,8 @@ def test_a_finding_states_the_delta_that_is_promised():
 @pytest.mark.parametrize("neighbours", [str(n) for n in Neighbours.every()])
 def test_extreme_pairs_are_neighbours_and_of_every_kind(neighbours):
     """`Challenge` refuses a pair that is none, so making them is the test."""
-    base = pairs.mixed(Neighbours.parse(neighbours))
-    found = pairs.extremes(base)
+    base = neighbour_search.mixed(Neighbours.parse(neighbours))
+    found = neighbour_search.extremes(base)
     assert len(found) >= 9
     cells = {cell for c in found for row in (c.one, c.other or {}) for cell in row.values()}
     assert None in cells and "1e30" in cells and "no such value" in cells
@@ -261,14 +261,14 @@ def test_extreme_pairs_are_neighbours_and_of_every_kind(neighbours):
 
 def test_a_search_finds_the_worst_corner():
     """The cost counts differing cells by a secret weight: climbing must find the pair that differs in all."""
-    base = pairs.mixed(ROW_REPLACE)
+    base = neighbour_search.mixed(ROW_REPLACE)
     same = dataclasses.replace(base, other=dict(base.one))
 
     def cost(candidate: Challenge) -> float:
         change = encoded(candidate, differing=True)
         return float(np.abs(change.one - change.other).sum())
 
-    worst = pairs.searched(same, cost)
+    worst = neighbour_search.searched(same, cost)
     assert cost(same) == 0 and cost(worst) >= 0.99 * cost(base)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-import adumbra.mechanisms.hybrid
+import adumbra.families.column_tables
 import adumbra.mechanisms.tables
 import adumbra.models.denoising
 import adumbra.privacy.sensitivity
@@ -135,7 +135,7 @@ def missing_decided_by_exact_counts(patch):
         cells = looks[0][2]
         return np.array([min(seen.get(block.column, 0.0), 0.9) for block in cells.blocks])
 
-    for place in (adumbra.models.denoising, adumbra.mechanisms.hybrid, adumbra.mechanisms.tables):
+    for place in (adumbra.models.denoising, adumbra.families.column_tables, adumbra.mechanisms.tables):
         patch.setattr(place, "missing_shares", exact)
 
 

@@ -29,7 +29,7 @@ from adumbra.accounting.events import FreshProjection
 from adumbra.audit import bounds
 from adumbra.audit.content import content
 from adumbra.audit.findings import Finding
-from adumbra.audit.pairs import extremes, mixed, searched
+from adumbra.audit.neighbour_search import extremes, mixed, searched
 from adumbra.audit.transcripts import (
     Measurement,
     Runs,

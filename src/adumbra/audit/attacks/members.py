@@ -48,7 +48,7 @@ from adumbra.releases.card import Card
 from adumbra.result import Release, load
 from adumbra.tables.row_source import RowSource, clipped_rows
 
-__all__ = ["Pairs", "demonstrate", "membership", "pairs_of"]
+__all__ = ["PartneredRows", "demonstrate", "membership", "pairs_of"]
 
 _FEWEST = 12
 _REFERENCE = 5
@@ -56,7 +56,7 @@ _REFERENCE = 5
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class PartneredRows:
     """Encoded rows of people in the table, each with a partner who is not; and others who are not, for reference.
 
     No row bound has been applied yet.
@@ -76,7 +76,7 @@ class Pairs:
         return len(self.inside) // 3
 
 
-def pairs_of(card: Card, truth: Any, holdout: Any, most: int, seed: int) -> Pairs:
+def pairs_of(card: Card, truth: Any, holdout: Any, most: int, seed: int) -> PartneredRows:
     """Read both tables as the release did and pair people off at random, at most `most` of them.
 
     At least half of the holdout is kept for reference, and of a large one (`_REFERENCE` times `most`) no more.
@@ -92,7 +92,7 @@ def pairs_of(card: Card, truth: Any, holdout: Any, most: int, seed: int) -> Pair
             f"{rows} and {len(others)}",
             "an attack on fewer people shows nothing",
         )
-    return Pairs(inside[:count], others[:count], places[:count], others[count:], rows)
+    return PartneredRows(inside[:count], others[:count], places[:count], others[count:], rows)
 
 
 def _sample(card: Card, source: Any, what: str, most: int, rng: Rng) -> tuple[Reals, int, Integers]:
