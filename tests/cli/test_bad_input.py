@@ -253,7 +253,7 @@ def test_bad_options(cli: Cli, home: Home, words: tuple[str, ...]) -> None:
         untouched(home)
 
 
-DRAWN = ("auto", "hybrid", "moments", "tables")
+DRAWN = ("auto", "hybrid", "moments", "pairs", "tables")
 OTHER_MECHANISMS = [
     *((name, "--label", label) for name in DRAWN for label in ("nobody", "id", "sex,nobody")),
     *((name, "--rows", rows) for name in DRAWN for rows in ("0", "-5", "1.5", "x", "99999999999999")),

@@ -388,7 +388,7 @@ def test_reconstruct_gives_the_schemas_columns(cli: Cli, home: Home) -> None:
 
 # ---- mechanisms that release a table in the schema's own columns
 
-DRAWN = ("auto", "hybrid", "moments", "tables")
+DRAWN = ("auto", "hybrid", "moments", "pairs", "tables")
 COLUMNS = ["age", "sex", "smoker", "outcome"]
 
 
@@ -433,7 +433,7 @@ def test_label_rows_and_a_private_number_of_rows(cli: Cli, home: Home, name: str
 @pytest.mark.parametrize(
     ("more", "chosen", "why"),
     [
-        ((), "moments", "small table of numbers"),
+        ((), "tables", "small table of categories and flags"),
         (("--need", "marginals"), "hybrid", "half of the budget on the tables"),
         (("--relation", "add-remove"), None, ""),
         (("--unit", "cell"), "dppro", "unit cell"),
@@ -519,7 +519,8 @@ def test_mechanisms(cli: Cli) -> None:
     found = json.loads(cli("mechanisms", "--json").out)
     assert [m["name"] for m in found] == [
         "analyze_gauss", "auto", "csm", "dppro", "dprp", "fourier", "hierarchical", "histogram", "hybrid", "items",
-        "laplace", "lip", "lop", "moments", "noisy_rows", "power_method", "privelet", "sparse", "tables",
+        "laplace", "lip", "lop", "moments", "noisy_rows", "pairs", "power_method", "privelet", "sparse",
+        "tables",
     ]  # fmt: skip
     for mechanism in found:
         assert {"name", "units", "relations", "guarantee", "releases", "references"} <= set(mechanism)

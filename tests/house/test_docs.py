@@ -130,7 +130,7 @@ def test_every_query_and_every_mechanism_has_its_proof():
     found = [kind for kind in all_below(Sum) if kind.__module__.startswith("adumbra.")]
     ours = [kind for kind in found if not kind.__subclasses__()]
     assert len(ours) >= 10
-    bounds = "".join(text(f"docs/proofs/{page}.md") for page in ("row-map", "sums", "strategies"))
+    bounds = "".join(text(f"docs/proofs/{page}.md") for page in ("row-map", "sums", "strategies", "pairs"))
     for kind in (RowMap, RowsAndGram, *ours):
         assert f"(`{kind.__name__}`)" in bounds, f"no page proves the bound of {kind.__name__}"
     page = text("docs/proofs/mechanisms.md")
@@ -166,12 +166,13 @@ def test_the_shares_on_the_page_of_mechanisms_are_those_of_the_code():
         "dprp": "rows and second moment: 1",
         "tables": "tables: 1",
         "moments": "centre and scale: 0.2; moments: 0.8",
+        "pairs": "tables: 0.1; fine tables: 0.1; joint tables: 0.8",
     }.items():
         planned = adumbra.plan(table, schema, build(name, {}), adumbra.Budget(1.0))
         assert "; ".join(f"{line}: {share:g}" for line, share in planned.shares.items()) == shares
         ((_, _, _, stated, _),) = [row for row in table_rows(page) if row[0] == f"`{name}`"]
         assert stated == shares
-    for name in ("tables", "moments", "hybrid"):
+    for name in ("tables", "moments", "hybrid", "pairs"):
         budget = adumbra.Budget(1.0, relation=Relation.ADD_REMOVE)
         planned = adumbra.plan(table, schema, build(name, {}), budget)
         assert planned.shares["size"] == 0.02 and isinstance(planned.queries["size"], Count)
@@ -309,6 +310,26 @@ def test_every_option_of_a_mechanism_is_documented():
             assert f"`--{option.replace('_', '-')}`" in page, f"docs/mechanisms/{name}.md: --{option}"
 
 
+def test_numbers_of_the_rule_for_pairs_are_those_of_the_code():
+    from adumbra.mechanisms import pairs
+    from adumbra.models import pair_model, residual_tables, row_moves
+
+    page, rule = (" ".join(text(f"docs/mechanisms/{name}.md").split()) for name in ("pairs", "auto"))
+    assert f"clarity is at least {pairs.CLEAR:g}" in page
+    assert f"(pairs.md#when-it-is-chosen) is at least {pairs.CLEAR:g} |" in rule
+    assert f"{pairs.SUPPOSED_ROWS:,} rows are supposed" in page and f"{pairs.SUPPOSED_ROWS:,} for the clarity" in rule
+    assert f"(#when-it-is-chosen) is at least {pairs._THREE_FROM:g}" in page
+    assert f"clarity at run time is below {pairs._LEAST_CLEAR:g}" in page
+    assert f"at most {pairs._MOST_COLUMNS} columns" in page and pairs._MOST_NUMBERS == 2**24
+    rooms, parts = zip(*pairs._PARTS[::-1], strict=True)
+    numbers = ", ".join(str(number) for number in parts[:-1]) + f" or {parts[-1]} cells"
+    below = ", ".join(f"{room:,.0f}" for room in rooms[1:-1]) + f" or {rooms[-1]:,.0f} times"
+    assert f"{numbers} of about equal mass (rows below {below}" in page
+    assert f"below {pairs._MERGED_BELOW:g} deviations" in page
+    assert f"up to {residual_tables._MOST_COLUMNS} columns" in page
+    assert f"At most {row_moves._SWEEPS} visits to all rows, {pair_model._AT_ONCE:,} rows at a time" in page
+
+
 def test_pages_of_mechanisms_state_the_units_and_relations_of_the_code():
     from adumbra.mechanisms.catalogue import catalogue
 
@@ -327,7 +348,7 @@ def test_every_mechanism_is_shown_to_a_newcomer():
 
     for link in ("mechanisms/auto", "mechanisms/histogram", "researchers"):
         assert f"(docs/{link}.md)" in text("README.md")
-    assert {17: "Seventeen"}[len(catalogue()) - 2] + " more can be chosen by hand" in text("README.md")
+    assert {18: "Eighteen"}[len(catalogue()) - 2] + " more can be chosen by hand" in text("README.md")
     for name, mechanism in catalogue().items():
         assert f"(mechanisms/{name}.md)" in text("docs/researchers.md")
         assert f"(mechanisms/{name}.md)" in text("docs/index.md")

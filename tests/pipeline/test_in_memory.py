@@ -44,6 +44,7 @@ PEOPLE = pl.DataFrame(
 BUDGET = ad.Budget(2.0, 1e-6)
 MADE = {
     "hybrid": {"rows": 7},
+    "pairs": {"rows": 7},
     "tables": {"rows": 7},
     "dppro": {"dimension": 2},
     "analyze_gauss": {"components": 2},

@@ -30,7 +30,7 @@ def baskets(rows: int = 400) -> tuple[pl.DataFrame, dict]:
     return frame, {"columns": columns}
 
 
-@pytest.mark.parametrize("mechanism", ["auto", "hybrid", "tables", "moments"])
+@pytest.mark.parametrize("mechanism", ["auto", "pairs", "hybrid", "tables", "moments"])
 def test_sets_are_drawn_beside_a_label(mechanism):
     frame, schema = baskets()
     made = ad.release(frame, schema, mechanism, 4.0).table
