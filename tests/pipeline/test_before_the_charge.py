@@ -467,23 +467,25 @@ LIMITED = """
     import resource, sys
     def address_space():
         return int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-    import io, adumbra.pipeline, adumbra.mechanisms.catalogue, polars, pyarrow.csv
+    import io, adumbra.cli.main, adumbra.pipeline, adumbra.mechanisms.catalogue, polars, pyarrow.csv
     # the libraries' own threads: one that cannot start any waits for ever while it reads
     polars.DataFrame({"a": ["1"]}).with_columns(polars.col("a").cast(polars.Float64))
     list(pyarrow.csv.open_csv(io.BytesIO(b"a\\n1\\n")))
     room = int(sys.argv.pop(1))
     resource.setrlimit(resource.RLIMIT_AS, (address_space() + room, resource.RLIM_INFINITY))
-    from adumbra.cli.main import run
-    run()
+    adumbra.cli.main.run()
 """
 
 
-@pytest.mark.parametrize("room", [200, 3000])
+@pytest.mark.parametrize("room", [400, 3000])
 def test_a_limit_on_memory_costs_nothing_or_nothing_fails(home, room):
-    """With too little room a release is refused (exit code 2) and nothing is charged; with enough it is done."""
-    columns = "".join(f'[columns.c{i}]\nkind = "number"\nlow = 0\nhigh = 1\n' for i in range(1000))
+    """With too little room a release is refused (exit code 2) and nothing is charged; with enough it is done.
+
+    Wide enough that the release needs much more than its plan: what libraries reserve on the way differs by machine.
+    """
+    columns = "".join(f'[columns.c{i}]\nkind = "number"\nlow = 0\nhigh = 1\n' for i in range(2000))
     home.write("wide.toml", columns)
-    header, row = ",".join(f"c{i}" for i in range(1000)), ",".join(["0.5"] * 1000)
+    header, row = ",".join(f"c{i}" for i in range(2000)), ",".join(["0.5"] * 2000)
     home.write("wide.csv", "\n".join([header, *[row] * 300]) + "\n")
     words = ["release", "wide.csv", "--schema", "wide.toml", "--epsilon", "1", "--mechanism", "moments", "--rows", "50"]
     done = subprocess.run(
@@ -495,8 +497,8 @@ def test_a_limit_on_memory_costs_nothing_or_nothing_fails(home, room):
         check=False,
         timeout=240,
     )
-    assert done.returncode == (2 if room == 200 else 0), done.stderr
-    assert ("of free memory for the release" in done.stderr) == (room == 200)
+    assert done.returncode == (2 if room == 400 else 0), done.stderr
+    assert ("of free memory for the release" in done.stderr) == (room == 400), done.stderr
     assert bool(home.charges()) == (done.returncode == 0) == (home.path / "r").exists()
 
 
